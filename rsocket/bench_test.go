@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// carriers are the connections that benchmarks compare: over the user-space RNIC with CRC and
-// without, and Go's own TCP.
+// carriers are the connections that benchmarks compare: over the user-space RNIC with and without
+// CRC, and Go's own TCP.
 var carriers = []struct {
 	name string
 	pair func(b *testing.B) (c1, c2 net.Conn)
@@ -44,7 +44,7 @@ func tcpPair(b *testing.B) (c1, c2 net.Conn) {
 	return c1, c2
 }
 
-// answer sends 64 bytes back for each 64 bytes, until the connection ends.
+// answer echoes blocks of 64 bytes until the connection ends.
 func answer(c net.Conn) {
 	p := make([]byte, 64)
 	for {
@@ -57,7 +57,7 @@ func answer(c net.Conn) {
 	}
 }
 
-// BenchmarkRoundTrip: 64 bytes there and back.
+// BenchmarkRoundTrip measures a round trip of 64 bytes.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, c := range carriers {
 		b.Run(c.name, func(b *testing.B) {
@@ -77,7 +77,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkStream: Writes of 1 MiB in one direction.
+// BenchmarkStream measures Writes of 1 MiB in one direction.
 func BenchmarkStream(b *testing.B) {
 	const size = 1 << 20
 	for _, c := range carriers {

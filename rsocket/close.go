@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// closeTimeout bounds the orderly end: DISCONNECT has left, the peer's DISCONNECT or the end of
-	// its connection has come.
+	// closeTimeout bounds an orderly close: sending DISCONNECT, then receiving the peer's
+	// DISCONNECT or the end of its connection.
 	closeTimeout = 5 * time.Second
-	// sentTimeout is how long Close waits until what was written has left.
+	// sentTimeout bounds how long Close waits for written data to be sent.
 	sentTimeout = time.Second
 )
 
-// Close ends both directions. Everything that Write has taken goes to the peer first, and then
-// DISCONNECT; what the peer has sent and this side has not read is dropped. Close returns when all
-// of it has left (at most after 1 s), and the rest of the end goes on in the background: the
-// connection below ends when the peer has answered or ended its own, at most after some seconds.
-// SetLinger changes that. Calls in progress fail with net.ErrClosed; a ReadFrom that waits for its
-// reader keeps the memory of the connection until the reader returns.
+// Close closes both directions. Data accepted by Write is sent first, followed by DISCONNECT; data
+// that the peer sent and this side has not read is dropped. Close returns once everything is sent,
+// or after 1 s, and finishes closing in the background: the underlying connection is closed when
+// the peer answers or closes its own, or after a few seconds. SetLinger changes this behaviour.
+// Pending calls fail with net.ErrClosed. A ReadFrom that is blocked in its reader retains the
+// connection's memory until the reader returns.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -50,7 +50,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// wait waits for done, at most for d.
+// wait waits for done for at most d.
 func wait(done <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -60,11 +60,10 @@ func wait(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// SetLinger says what Close waits for. With a negative number, the default, it waits until what was
-// written has left, and the rest of the end goes on in the background, as long as the process runs.
-// With 0 it ends the connection at once, and what has not left is lost. With another number it
-// waits up to so many seconds until the connection has ended on both sides; a program that ends
-// after Close should use that.
+// SetLinger sets what Close waits for. If sec is negative, the default, Close waits until written
+// data is sent and finishes closing in the background while the process runs. If sec is 0, Close
+// aborts the connection and unsent data is lost. If sec is positive, Close waits up to that many
+// seconds for both sides to close; a program that exits after Close should use this.
 func (c *Conn) SetLinger(sec int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,10 +74,10 @@ func (c *Conn) SetLinger(sec int) error {
 	return nil
 }
 
-// end ends the connection and closes everything.
+// end closes the connection and releases everything.
 func (c *Conn) end(abort bool) {
 	defer close(c.ended)
-	<-c.turn // for good
+	<-c.turn // never returned
 	if abort {
 		close(c.sent)
 		_ = c.id.Abort()
@@ -89,9 +88,9 @@ func (c *Conn) end(abort bool) {
 		c.hushEnd.Stop()
 	}
 	c.mu.Lock()
-	c.down = true // speak may be on its way
+	c.down = true // speak may be running
 	c.mu.Unlock()
-	// Errors of the end concern nobody any more: handles that could not be closed stay in the table
+	// No caller is left to receive these errors. Handles that could not be closed stay in the table
 	// of live objects.
 	_ = c.res.closeQP()
 	close(c.gone)
@@ -101,9 +100,9 @@ func (c *Conn) end(abort bool) {
 	_ = c.res.close()
 }
 
-// sayBye sends DISCONNECT, waits for the peer's, and ends the connection below. What arrives
-// meanwhile is dropped: if data were left in the device, the end could reset the stream of an iWARP
-// device and lose what was sent.
+// sayBye sends DISCONNECT, waits for the peer's, and closes the underlying connection. It drops
+// whatever arrives in the meantime: with data left unread in the device, closing could reset an
+// iWARP stream and lose data that this side sent.
 func (c *Conn) sayBye() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
@@ -117,8 +116,8 @@ func (c *Conn) sayBye() {
 	_ = c.id.Close()
 }
 
-// settle takes completions until done, or until ctx is done. The caller has the turn and holds mu,
-// which is released during waits.
+// settle polls for completions until done reports true or ctx is done. The caller holds the turn
+// and mu; mu is released while waiting.
 func (c *Conn) settle(ctx context.Context, done func() bool) {
 	for !done() {
 		c.mu.Unlock()
@@ -131,7 +130,8 @@ func (c *Conn) settle(ctx context.Context, done func() bool) {
 	}
 }
 
-// CloseWrite ends the direction to the peer, which reads to io.EOF; Reads go on.
+// CloseWrite closes the write direction: the peer reads the remaining data, then io.EOF. Reads
+// continue.
 func (c *Conn) CloseWrite() error {
 	return opError("close", c.local, c.remote, c.closeWrite())
 }
@@ -151,7 +151,7 @@ func (c *Conn) closeWrite() error {
 	}
 	c.wclosed = true
 	if c.in.ended || c.rclosed {
-		c.wantBye = true // this side does nothing any more
+		c.wantBye = true // both directions are finished
 	} else {
 		c.wantShut = true
 	}
@@ -162,7 +162,7 @@ func (c *Conn) closeWrite() error {
 	if sent {
 		return nil
 	}
-	// The send queue is full. A Write in progress leaves soon, because of wclosed.
+	// The send queue is full. A Write in progress returns soon because wclosed is set.
 	if err := c.enter(&c.wr); err != nil {
 		return err
 	}
@@ -174,12 +174,12 @@ func (c *Conn) closeWrite() error {
 	return c.await(&c.wr)
 }
 
-// controlled reports whether SHUTDOWN or DISCONNECT has been sent, or cannot be. The caller holds
-// mu.
+// controlled reports whether SHUTDOWN or DISCONNECT has been sent or can no longer be sent. The
+// caller holds mu.
 func (c *Conn) controlled() bool { return c.down || c.saidBye || !c.wantShut && !c.wantBye }
 
-// CloseRead ends the direction from the peer for this side: Reads return io.EOF, and what arrives
-// is dropped. The peer is not told.
+// CloseRead closes the read direction on this side only: Reads return io.EOF, and arriving data is
+// dropped. The peer is not notified.
 func (c *Conn) CloseRead() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

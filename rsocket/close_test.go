@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// text returns n bytes that differ from their neighbours.
+// text returns n bytes, each different from its neighbours.
 func text(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -62,7 +62,7 @@ func TestHalfClose(t *testing.T) {
 	require.NoError(t, c2.Close())
 }
 
-// TestCloseWriteWakesWriter: a Write that waits for the peer ends.
+// TestCloseWriteWakesWriter: CloseWrite unblocks a Write that waits for the peer.
 func TestCloseWriteWakesWriter(t *testing.T) {
 	c1, _ := pair(t)
 	sent := send(c1, make([]byte, 1<<20)) // more than the peer's buffer
@@ -71,10 +71,10 @@ func TestCloseWriteWakesWriter(t *testing.T) {
 	require.ErrorIs(t, <-sent, syscall.EPIPE)
 }
 
-// TestCloseRead: Reads end, what arrives is dropped, and the peer is not held up.
+// TestCloseRead: Reads return, arriving data is dropped, and the peer is not blocked.
 func TestCloseRead(t *testing.T) {
 	c1, c2 := pair(t)
-	// so that nothing is on its way that would wake the reader
+	// so that nothing in flight could wake the reader
 	for _, c := range [][2]*rsocket.Conn{{c1, c2}, {c2, c1}} {
 		require.NoError(t, <-send(c[0], []byte{1}))
 		_, err := c[1].Read(make([]byte, 1))
@@ -90,7 +90,7 @@ func TestCloseRead(t *testing.T) {
 	require.Equal(t, io.EOF, <-got)
 	sent := send(c1, make([]byte, 1<<20))
 	back := make(chan error, 1)
-	go func() { // somebody must be inside, or keep-alive has to come by
+	go func() { // a goroutine must be inside, or keep-alive must poll
 		_, err := c2.Write(make([]byte, 1<<20))
 		back <- err
 	}()
@@ -100,8 +100,8 @@ func TestCloseRead(t *testing.T) {
 	require.NoError(t, <-back)
 }
 
-// TestCloseDelivers: what was written before Close arrives whole, although the other side sends
-// meanwhile and the closing side does not read.
+// TestCloseDelivers: everything written before Close arrives, even if the other side keeps sending
+// and the closing side does not read.
 func TestCloseDelivers(t *testing.T) {
 	for range 5 {
 		c1, c2 := pair(t)
@@ -129,7 +129,7 @@ func TestCloseDelivers(t *testing.T) {
 	}
 }
 
-// TestLinger0: Close drops the connection, and the peer learns that this was no orderly end.
+// TestLinger0: Close aborts the connection, and the peer sees that this was not an orderly close.
 func TestLinger0(t *testing.T) {
 	c1, c2 := pair(t)
 	_, err := c1.Write([]byte("before"))
@@ -145,8 +145,8 @@ func TestLinger0(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
-// TestLingerWaits: with a positive time Close returns when the peer has answered, although nobody
-// is inside there until it closes.
+// TestLingerWaits: with a positive time, Close returns when the peer has answered, although no
+// goroutine is inside there until it closes.
 func TestLingerWaits(t *testing.T) {
 	c1, c2 := pair(t)
 	require.NoError(t, c1.SetLinger(30))
@@ -162,8 +162,8 @@ func TestLingerWaits(t *testing.T) {
 	}
 }
 
-// TestAfterClose: every call on a closed connection fails with net.ErrClosed, and those in progress
-// end with it.
+// TestAfterClose: every call on a closed connection, including pending ones, fails with
+// net.ErrClosed.
 func TestAfterClose(t *testing.T) {
 	c1, _ := pair(t)
 	inside := make(chan error, 2)
@@ -201,8 +201,8 @@ func TestAfterClose(t *testing.T) {
 	}
 }
 
-// TestDeadlineHandsOver: the goroutine that takes completions for both directions leaves at its
-// deadline, and the one that waits for the other direction goes on.
+// TestDeadlineHandsOver: the goroutine that polls for both directions returns at its deadline, and
+// the one that waits for the other direction continues.
 func TestDeadlineHandsOver(t *testing.T) {
 	c1, c2 := pair(t)
 	read := make(chan error, 1)
@@ -227,11 +227,12 @@ func TestDeadlineHandsOver(t *testing.T) {
 	require.True(t, bytes.Equal(data, got))
 }
 
-// TestPeerGone: the end of the connection below without DISCONNECT is not an end of the stream.
+// TestPeerGone: if the underlying connection ends without DISCONNECT, that is not the end of the
+// stream.
 func TestPeerGone(t *testing.T) {
 	c1, c2 := pair(t)
 	// The passive side sends nothing before the active side has (RFC 5044, section 7.1.2), and
-	// Disconnect drops what has not left.
+	// Disconnect drops what was not sent.
 	_, err := c1.Write([]byte("first words"))
 	require.NoError(t, err)
 	_, err = io.ReadFull(c2, make([]byte, 11))

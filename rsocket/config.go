@@ -11,12 +11,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// None switches off: Config.Inline and Config.KeepAlive.
+// None disables Config.Inline or Config.KeepAlive.
 const None = cm.None
 
-// The defaults of a Config. Those of buffers, queues and inline data are those of librdmacm, but
-// for DefaultGrowing: that of the buffers on the user-space RNIC, where a connection takes only the
-// memory that it has used.
+// Defaults for Config. The sizes of buffers, queues and inline data are those of librdmacm.
+// DefaultGrowing is the exception: it applies to buffers on the user-space RNIC, where a connection
+// occupies only the memory it has used.
 const (
 	DefaultBuffer    = 131072
 	DefaultGrowing   = 1 << 20
@@ -25,7 +25,7 @@ const (
 	DefaultKeepAlive = 15 * time.Second
 )
 
-// The bounds of a Config.
+// Limits for Config.
 const (
 	minBuffer = 4096
 	maxBuffer = 1 << 30
@@ -35,69 +35,68 @@ const (
 	maxMappings = 128
 )
 
-// Config has what dialled and accepted connections have in common. The zero value of every field
-// but Device is its default.
+// Config configures dialled and accepted connections. The zero value of every field except Device
+// selects its default.
 type Config struct {
-	// Device is the device, or cm.Auto, with which the address chooses it. Without one, and without
-	// a Context, calls fail with verbs.ErrNoDevice. Devices ib:NAME of package compat/ibcompat are
-	// refused: they need the private data of a connection for themselves.
+	// Device is the device to use, or cm.Auto to choose it by the address. Without a Device or
+	// Context, calls fail with verbs.ErrNoDevice. The ib:NAME devices of package compat/ibcompat
+	// are refused because they use the connection's private data themselves.
 	Device *verbs.Device
-	// Context is an open context of the device for the objects of the connections (nil = the
-	// device's shared one).
+	// Context is an open context of the device in which to create the connections' objects (nil =
+	// the device's shared context).
 	Context *verbs.Context
 
-	// RecvBuffer is the size in bytes of the buffer into which the peer's device writes (4,096 to
-	// 2^30, even): the most by which the peer can be ahead of Read. SendBuffer is that of the
-	// buffer to which Write copies (4,096 to 2^30). Each connection has both. The defaults (0) are
-	// DefaultGrowing on the user-space RNIC and DefaultBuffer on devices of the kernel.
+	// RecvBuffer is the size in bytes of the buffer that the peer's device writes into (4,096 to
+	// 2^30, even). It limits how far the peer can be ahead of Read. SendBuffer is the size in bytes
+	// of the buffer that Write copies into (4,096 to 2^30). Each connection has both. The defaults
+	// (0) are DefaultGrowing on the user-space RNIC and DefaultBuffer on kernel devices.
 	//
-	// A connection begins with DefaultBuffer of a larger buffer, and takes twice as much as long as
-	// the peer sends, or the program writes, more at a time than it holds. On the user-space RNIC
-	// the rest takes no memory until then. Devices of the kernel keep all of a buffer in memory.
+	// A connection starts with DefaultBuffer bytes of a larger buffer and doubles that whenever the
+	// peer sends, or the program writes, more at once than it holds. On the user-space RNIC the
+	// rest occupies no memory until then. Kernel devices keep the whole buffer in memory.
 	RecvBuffer, SendBuffer int
 	// RecvQueue is the number of messages that the peer can be ahead of Read (0 = DefaultQueue; 16
-	// to 65,000): a Write of this package is one message for each half of the SendBuffer, a send of
-	// a C program one for each 64 KiB, and at least one each. SendQueue is the number of requests
-	// of the send queue (0 = DefaultQueue; 16 to 65,000): on iWARP a message takes two. A device
-	// whose queues are smaller lowers the defaults; larger values of the program are refused.
+	// to 65,000). A Write of this package takes one message for each half of its SendBuffer, a send
+	// of a C program one for each 64 KiB; both take at least one. SendQueue is the number of
+	// requests in the send queue (0 = DefaultQueue; 16 to 65,000); on iWARP a message takes two.
+	// The defaults are lowered to what the device supports; larger explicit values are refused.
 	RecvQueue, SendQueue int
-	// Inline is the number of bytes that a request may carry itself (0 = DefaultInline, None =
-	// none). A device that has less lowers it.
+	// Inline is the number of bytes that a request may carry inline (0 = DefaultInline, None = no
+	// inline data). It is lowered to the device's limit.
 	Inline int
 
-	// Mappings is how many pieces of its memory the peer may map for WriteAt at a time (0 = none;
-	// up to 128).
+	// Mappings is the number of memory areas that the peer may have mapped for WriteAt at the same
+	// time (0 = none; up to 128).
 	Mappings int
 
-	// KeepAlive is the time without a message of the peer after which an empty Write is sent (0 =
-	// DefaultKeepAlive, negative = never). The peer's program does not notice it. If the peer's
-	// host is gone, the device finds out because of it, after its own time-outs, and the connection
-	// fails.
+	// KeepAlive is how long the peer may be silent before an empty RDMA Write is sent (0 =
+	// DefaultKeepAlive, negative = never). The peer's program does not notice the Write. If the
+	// peer's host is gone, the device detects it after its own timeouts, and the connection fails.
 	KeepAlive time.Duration
 
-	// TOS is the type of service of the packets, see cm.Config.
+	// TOS is the type of service of the packets; see cm.Config.
 	TOS uint8
 }
 
-// Dialer makes connections. Its methods may be called concurrently.
+// Dialer dials connections. Its methods may be called concurrently.
 type Dialer struct {
 	Config Config
 	// Source is the local address (zero = chosen by the route; port 0 = any).
 	Source netip.AddrPort
-	// Timeout limits a Dial, in addition to its context (0 = no limit).
+	// Timeout limits a Dial in addition to its context (0 = no limit).
 	Timeout time.Duration
 }
 
-// ListenConfig makes listeners.
+// ListenConfig configures listeners.
 type ListenConfig struct {
 	Config Config
-	// Backlog is the number of connections that wait for Accept, as of listen(2): 0, or more than
-	// net.core.somaxconn, is that. The listener accepts them by itself, as rsockets do. While so
-	// many wait, it refuses requests.
+	// Backlog is the number of connections that may wait for Accept, as in listen(2); 0, or a value
+	// above net.core.somaxconn, selects net.core.somaxconn. The listener accepts connections in the
+	// background, as rsockets do. While the backlog is full, it refuses requests.
 	Backlog int
 }
 
-// fill sets the defaults, which do not depend on a device, and checks the bounds.
+// fill sets the defaults that do not depend on a device and checks the limits.
 func (cfg Config) fill() (Config, error) {
 	for _, f := range []struct {
 		name           string
@@ -128,12 +127,12 @@ func (cfg Config) fill() (Config, error) {
 	return cfg, nil
 }
 
-// connection is the part of a Config that package cm needs.
+// connection returns the part of the Config that package cm needs.
 func (cfg *Config) connection() cm.Config {
 	return cm.Config{Device: cfg.Device, Context: cfg.Context, TOS: cfg.TOS}
 }
 
-// usable refuses devices on which there are no rsockets.
+// usable refuses devices that do not support rsockets.
 func usable(dev *verbs.Device) error {
 	if dev.Info().Provider == "ibcompat" {
 		return fmt.Errorf("%w: device %s: rsockets need the private data of a connection, which devices ib: use themselves; take the device below",
@@ -142,13 +141,13 @@ func usable(dev *verbs.Device) error {
 	return nil
 }
 
-// kernelDevice reports whether dev is a device of the kernel, and not the user-space RNIC.
+// kernelDevice reports whether dev is a kernel device rather than the user-space RNIC.
 func kernelDevice(dev *verbs.Device) bool {
 	_, ok := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
 	return ok
 }
 
-// fit sets the sizes of buffers and queues for a device.
+// fit sets the sizes of buffers and queues for the device.
 func (cfg *Config) fit(dev *verbs.Device, attr *verbs.DeviceAttr) error {
 	buffer := DefaultBuffer
 	if !kernelDevice(dev) {

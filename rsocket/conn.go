@@ -19,17 +19,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Conn is a connection, a net.Conn. All methods may be called concurrently; Reads are one after the
-// other, and so are Writes.
+// Conn is a connection. It implements net.Conn. All methods may be called concurrently; Reads are
+// serialized, and so are Writes.
 //
 // Errors are *net.OpError, except for io.EOF. Their causes are:
 //
-//   - io.EOF from Read: the peer has ended its direction, or closed; all that it sent before was
-//     read.
-//   - syscall.ECONNRESET: the connection ended without that, or the peer has closed and cannot
-//     read. The error also has the reason.
-//   - [*ProtocolError]: the peer has violated the protocol. The connection has been ended.
-//   - os.ErrDeadlineExceeded, which is a Timeout.
+//   - io.EOF from Read: the peer closed its write direction or the connection, and everything it
+//     sent before was read.
+//   - syscall.ECONNRESET: the connection ended without that, or the peer closed and can no longer
+//     read. The error includes the reason.
+//   - [*ProtocolError]: the peer violated the protocol. The connection was terminated.
+//   - os.ErrDeadlineExceeded, which is a timeout.
 //   - net.ErrClosed after Close, syscall.EPIPE from Write after CloseWrite.
 type Conn struct {
 	res           *resources
@@ -37,33 +37,33 @@ type Conn struct {
 	local, remote net.Addr
 	order         binary.ByteOrder // of the peer
 	table         entry            // the peer's; length counts entries
-	places        int              // for mappings, behind that table
+	places        int              // places for mappings, after that table
 
-	turn    chan struct{} // holds a token while no goroutine takes completions
-	wcs     [16]verbs.WC  // of the goroutine that has the turn
+	turn    chan struct{} // holds a token while no goroutine polls the CQ
+	wcs     [16]verbs.WC  // of the goroutine that holds the turn
 	closing chan struct{} // closed by Close
-	sent    chan struct{} // closed when all that was sent has left, or cannot
-	gone    chan struct{} // closed when the connection below has ended
-	ended   chan struct{} // closed when everything is closed
+	sent    chan struct{} // closed when everything is sent or can no longer be sent
+	gone    chan struct{} // closed when the underlying connection has ended
+	ended   chan struct{} // closed when everything is released
 	rd, wr  side
 	alive   keepalive
 	shown   atomic.Uint32 // stage
 
 	patience time.Duration // closeTimeout
-	hushEnd  *time.Timer   // calls speak; nil if it has nothing to end
+	hushEnd  *time.Timer   // calls speak; nil if the connection was not hushed
 
 	mu     sync.Mutex      // guards the fields below
 	ctx    context.Context // of the wait for completions
 	cancel context.CancelFunc
-	driver *side // that of the goroutine that waits for completions
+	driver *side // the side of the goroutine that waits for completions
 	in     inbound
-	looked int // place in the own table where the peer's next entry comes
+	looked int // index in this side's table of the peer's next entry
 	out    outbound
 	queue  sendQueue
-	place  uint32     // in the peer's table, for the next entry of this side
-	idle   []uint32   // receives that are to be posted again
-	theirs []mapped   // what the peer has mapped for WriteAt
-	own    []*Mapping // by their place in the peer's area; nil for none
+	place  uint32     // in the peer's table, for this side's next entry
+	idle   []uint32   // receives to be posted again
+	theirs []mapped   // what the peer mapped for WriteAt
+	own    []*Mapping // by index in the peer's area; nil for none
 	linger int        // seconds, see SetLinger
 
 	hushed   bool  // nothing may be sent before the peer's first message, see Conn.hush
@@ -72,9 +72,9 @@ type Conn struct {
 	closed   bool  // Close was called
 	wantShut bool  // SHUTDOWN is to be sent
 	wantBye  bool  // DISCONNECT is to be sent
-	saidBye  bool  // DISCONNECT has been sent
-	peerGone bool  // the peer's DISCONNECT came
-	down     bool  // nothing can be sent any more
+	saidBye  bool  // DISCONNECT was sent
+	peerGone bool  // the peer's DISCONNECT arrived
+	down     bool  // nothing more can be sent
 	failure  error // why; nil after an orderly end
 
 	sendWRs  [2]verbs.SendWR // of a post
@@ -83,12 +83,12 @@ type Conn struct {
 	recvSGEs [recvBatch]verbs.SGE
 }
 
-// side is one direction of a connection for its callers.
+// side is one direction of a connection, as its callers see it.
 type side struct {
 	lock     chan struct{} // holds a token while a goroutine is inside
-	wake     chan struct{} // holds a token when the goroutine that waits has to look
+	wake     chan struct{} // holds a token when the waiting goroutine must check again
 	deadline deadline
-	ready    func() bool // whether there is nothing to wait for; called with Conn.mu
+	ready    func() bool // reports whether there is nothing to wait for; called with Conn.mu held
 	waiting  bool        // guarded by Conn.mu
 }
 
@@ -97,7 +97,7 @@ func (s *side) init(ready func() bool, passed func()) {
 	s.deadline.init(passed)
 }
 
-// newConn makes a connection that is not connected yet.
+// newConn returns a Conn that is not yet connected.
 func newConn(res *resources) *Conn {
 	c := &Conn{res: res, turn: make(chan struct{}, 1), closing: make(chan struct{}), sent: make(chan struct{}),
 		gone: make(chan struct{}), ended: make(chan struct{}), linger: -1, patience: closeTimeout}
@@ -111,7 +111,7 @@ func newConn(res *resources) *Conn {
 	return c
 }
 
-// start begins the stream on an established connection.
+// start starts the stream on an established connection.
 func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.id = id
 	c.local, c.remote = tcpAddr(id.LocalAddr()), tcpAddr(id.RemoteAddr())
@@ -128,17 +128,17 @@ func (c *Conn) start(id *cm.ID, peer *connData) {
 	c.alive.start(c)
 }
 
-// hush makes the passive side of a kernel's iWARP device wait for the first message of the peer,
-// whose start sends one at once, as the first call of a C program does. siw of Linux ends the
-// connection if something follows the Reply of MPA at once; the user-space RNIC takes care of that
-// itself. It is called before start.
+// hush makes the passive side on a kernel iWARP device wait for the peer's first message. A peer of
+// this package sends one in start, a C program in its first call. Linux siw terminates the
+// connection if anything follows the MPA Reply immediately; the user-space RNIC handles this
+// itself. hush is called before start.
 //
-// Package cm and the provider of the kernel's devices could not do this for every program: a Write
-// of the peer makes no completion, and a peer may never send first. They could only wait for a
-// time, with every connection.
+// Package cm and the provider of kernel devices cannot do this for every program: a Write of the
+// peer generates no completion, and a peer may never send first. They could only delay every
+// connection by a fixed time.
 //
-// As passive side siw can also miss the peer's first message, until another one comes. If both
-// sides wait then, this one speaks.
+// A passive siw can also miss the peer's first message until another one arrives. If both sides
+// then wait, this side sends after hushTime.
 func (c *Conn) hush(dev *verbs.Device) {
 	c.hushed = c.res.iwarp && kernelDevice(dev)
 }
@@ -146,7 +146,7 @@ func (c *Conn) hush(dev *verbs.Device) {
 // hushTime is how long the passive side waits for the first message.
 const hushTime = 2 * time.Second
 
-// speak ends hush.
+// speak ends the wait started by hush.
 func (c *Conn) speak() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +155,7 @@ func (c *Conn) speak() {
 	c.wakeReady()
 }
 
-// tcpAddr is an address of package cm as a *net.TCPAddr, if it has the parts of one.
+// tcpAddr converts an address of package cm to a *net.TCPAddr if it has an IP address and a port.
 func tcpAddr(a net.Addr) net.Addr {
 	if at, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
 		return net.TCPAddrFromAddrPort(at.AddrPort())
@@ -163,29 +163,29 @@ func tcpAddr(a net.Addr) net.Addr {
 	return a
 }
 
-// LocalAddr returns the local address, a *net.TCPAddr: the ports of RDMA_PS_TCP.
+// LocalAddr returns the local address, a *net.TCPAddr. Its port belongs to RDMA_PS_TCP.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
 // RemoteAddr returns the peer's address, a *net.TCPAddr.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// ID returns the connection below, for its device, its end and its error. Nothing should be posted
-// to its QP.
+// ID returns the underlying connection, for access to its device, its state and its error. Callers
+// must not post requests to its QP.
 func (c *Conn) ID() *cm.ID { return c.id }
 
 // Device returns the device of the connection.
 func (c *Conn) Device() *verbs.Device { return c.id.Context().Device() }
 
-// SetDeadline sets the deadlines of reads and writes; the zero time means none.
+// SetDeadline sets the read and write deadlines; the zero time means no deadline.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return c.setDeadline(t, &c.rd, &c.wr)
 }
 
-// SetReadDeadline sets the time after which Reads fail, those in progress included.
+// SetReadDeadline sets the time after which Reads fail, including pending ones.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, &c.rd) }
 
-// SetWriteDeadline sets the time after which Writes fail, those in progress included; part of the
-// data may have been sent then.
+// SetWriteDeadline sets the time after which Writes fail, including pending ones; part of the data
+// may have been sent by then.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.wr) }
 
 func (c *Conn) setDeadline(t time.Time, sides ...*side) error {
@@ -200,7 +200,7 @@ func (c *Conn) setDeadline(t time.Time, sides ...*side) error {
 	return nil
 }
 
-// enter makes the caller the goroutine inside a side.
+// enter waits until the caller is the only goroutine inside the side.
 func (c *Conn) enter(s *side) error {
 	select {
 	case s.lock <- struct{}{}:
@@ -217,10 +217,11 @@ func (c *Conn) enter(s *side) error {
 
 func (s *side) leave() { <-s.lock }
 
-// readable is ready of rd.
+// readable is rd's ready function.
 func (c *Conn) readable() bool { return c.in.unread > 0 || c.readError() != nil }
 
-// readError is what Read returns when there are no data; nil if more can come. The caller holds mu.
+// readError returns what Read returns when there are no data; nil if more may arrive. The caller
+// holds mu.
 func (c *Conn) readError() error {
 	switch {
 	case c.closed:
@@ -233,7 +234,7 @@ func (c *Conn) readError() error {
 	return nil
 }
 
-// writable is ready of wr.
+// writable is wr's ready function.
 func (c *Conn) writable() bool {
 	if c.writeError() != nil {
 		return true
@@ -242,7 +243,7 @@ func (c *Conn) writable() bool {
 	return n > 0 && !c.hushed && c.queue.free >= c.dataWRs()+controlRoom
 }
 
-// writeError is what Write returns if no data can be sent any more. The caller holds mu.
+// writeError returns what Write returns if no more data can be sent. The caller holds mu.
 func (c *Conn) writeError() error {
 	switch {
 	case c.closed:
@@ -255,7 +256,7 @@ func (c *Conn) writeError() error {
 	return nil
 }
 
-// reset is the error of a connection that is over. The caller holds mu.
+// reset returns the error of a connection that has failed or ended. The caller holds mu.
 func (c *Conn) reset() error {
 	switch err := c.failure.(type) {
 	case nil:
@@ -267,7 +268,7 @@ func (c *Conn) reset() error {
 	}
 }
 
-// Read reads what has arrived, at least one byte unless p is empty.
+// Read reads available data, waiting for at least one byte unless p is empty.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.read(p)
 	if err != nil && err != io.EOF {
@@ -305,8 +306,8 @@ func (c *Conn) read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// consume notes that the next n bytes have been read, and grants new ones. It returns an error if
-// CloseRead or Close has dropped them meanwhile. The caller holds mu and the lock of rd.
+// consume records that the next n bytes were read and grants new ones. It returns an error if
+// CloseRead or Close dropped them in the meantime. The caller holds mu and the lock of rd.
 func (c *Conn) consume(n int) error {
 	switch {
 	case c.closed:
@@ -319,8 +320,8 @@ func (c *Conn) consume(n int) error {
 	return nil
 }
 
-// Write sends p. When it returns, p may be used again, and all of it has been handed to the device,
-// unless there is an error.
+// Write sends p. When it returns, the caller may reuse p. Unless there is an error, all of p has
+// been handed to the device.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.write(p)
 	return n, opError("write", c.local, c.remote, err)
@@ -351,8 +352,8 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fill copies p to a place of the send buffer. The caller holds mu, which is released meanwhile,
-// and the lock of wr.
+// fill copies p into the send buffer at the given offset. The caller holds the lock of wr and mu,
+// which is released while copying.
 func (c *Conn) fill(at int, p []byte) error {
 	c.mu.Unlock()
 	copy(c.res.out[at:], p)
@@ -360,8 +361,8 @@ func (c *Conn) fill(at int, p []byte) error {
 	return c.writeError()
 }
 
-// space waits until a message can be sent. It returns where its data belong in the send buffer, and
-// how many they may be. The caller holds mu and the lock of wr.
+// space waits until a message can be sent. It returns the offset of its data in the send buffer and
+// the maximum length. The caller holds mu and the lock of wr.
 func (c *Conn) space() (at, n int, err error) {
 	if err := c.await(&c.wr); err != nil {
 		return 0, 0, err
@@ -374,9 +375,8 @@ func (c *Conn) space() (at, n int, err error) {
 	return at, n, nil
 }
 
-// await waits until s is ready, and takes completions meanwhile if no other goroutine does. For rd
-// it returns readError if there are no data. The caller holds mu, which is released during the
-// wait.
+// await waits until s is ready, polling for completions if no other goroutine does. For rd it
+// returns readError if there are no data. The caller holds mu, which is released while waiting.
 func (c *Conn) await(s *side) error {
 	for {
 		if c.closed {
@@ -409,8 +409,8 @@ func (c *Conn) await(s *side) error {
 	}
 }
 
-// drive takes completions until s is ready or its deadline has passed, and gives the turn back. The
-// caller holds mu, which is released during waits.
+// drive polls for completions until s is ready or its deadline has passed, then releases the turn.
+// The caller holds mu, which is released while waiting.
 func (c *Conn) drive(s *side) {
 	for !s.ready() && !s.deadline.past.Load() {
 		ctx := c.context()
@@ -427,7 +427,7 @@ func (c *Conn) drive(s *side) {
 	c.turn <- struct{}{}
 }
 
-// context returns the context of the next wait for completions. The caller holds mu.
+// context returns the context for the next wait for completions. The caller holds mu.
 func (c *Conn) context() context.Context {
 	if c.ctx == nil {
 		c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -435,8 +435,8 @@ func (c *Conn) context() context.Context {
 	return c.ctx
 }
 
-// interrupt ends the wait for completions, so that whoever waits looks again: a deadline has
-// passed, or the connection is closed.
+// interrupt interrupts the wait for completions, so that waiting goroutines check again whether a
+// deadline has passed or the connection is closed.
 func (c *Conn) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// within returns a context for what must not take long.
+// within returns a context that limits calls that should be fast.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -42,8 +42,7 @@ func listen(t testing.TB, cfg rsocket.Config, address string) *rsocket.Listener 
 	return ln
 }
 
-// pairOn returns the two ends of a connection: the one that was dialled, and the one that was
-// accepted. They are closed with the test.
+// pairOn returns the two ends of a connection, dialled and accepted. They are closed with the test.
 func pairOn(t testing.TB, dial, accept rsocket.Config, address string) (c1, c2 *rsocket.Conn) {
 	t.Helper()
 	ln := listen(t, accept, address)
@@ -64,10 +63,10 @@ func pairOn(t testing.TB, dial, accept rsocket.Config, address string) (c1, c2 *
 	return c1, c2
 }
 
-// pair is pairOn with one device and its defaults.
+// pair is like pairOn with one device and its defaults.
 func pair(t testing.TB) (c1, c2 *rsocket.Conn) {
 	t.Helper()
-	// nothing wakes whoever must be woken
+	// without keep-alive nothing else wakes a goroutine that must be woken
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: rsocket.None}
 	return pairOn(t, cfg, cfg, "127.0.0.1:0")
 }
@@ -88,7 +87,7 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// pipe makes the connections of package nettest.
+// pipe creates connections for package nettest.
 func pipe(t *testing.T, dial, accept rsocket.Config, address string) nettest.MakePipe {
 	ln := listen(t, accept, address)
 	d := rsocket.Dialer{Config: dial}

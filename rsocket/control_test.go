@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLastWords: a side that neither reads nor writes any longer says DISCONNECT, one that still
+// TestLastWords: a side that neither reads nor writes any longer sends DISCONNECT, one that still
 // reads SHUTDOWN.
 func TestLastWords(t *testing.T) {
 	h := newHostile(t)
@@ -51,8 +51,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestCloseWriteDown: CloseWrite of a connection that has ended fails, unless the peer announced
-// the end.
+// TestCloseWriteDown: CloseWrite fails on a connection that has ended, unless the peer closed it in
+// an orderly way.
 func TestCloseWriteDown(t *testing.T) {
 	h := newHostile(t)
 	for name, orderly := range map[string]bool{"orderly": true, "not orderly": false} {
@@ -81,7 +81,7 @@ func TestCloseWriteDown(t *testing.T) {
 	}
 }
 
-// TestKeepAliveHeard: keep-alive asks a peer only if nothing came from it since the last time.
+// TestKeepAliveHeard: keep-alive probes a peer only if nothing arrived from it since the last time.
 func TestKeepAliveHeard(t *testing.T) {
 	h := newHostile(t)
 	r, conn := h.dial(t)
@@ -97,9 +97,9 @@ func TestKeepAliveHeard(t *testing.T) {
 	}
 }
 
-// asks reports whether keep-alive, whose time has come, sends something.
+// asks reports whether keep-alive, when due, sends something.
 func (c *Conn) asks() bool {
-	next := func() int { // each request that is posted changes it
+	next := func() int { // each posted request changes it
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.queue.next()
@@ -109,8 +109,8 @@ func (c *Conn) asks() bool {
 	return next() != was
 }
 
-// TestControlRoom: data leave room in the send queue for two messages without data, and keep-alive
-// takes none of it.
+// TestControlRoom: data leaves room in the send queue for two messages without data, and keep-alive
+// uses none of it.
 func TestControlRoom(t *testing.T) {
 	h := newHostile(t)
 	_, conn := h.dial(t)

@@ -8,9 +8,9 @@ import (
 	"net"
 )
 
-// ReadFrom sends what r has until io.EOF. It reads directly into the memory from which the device
-// sends, so the data are copied once. Other Writes wait until it returns. If r is a *net.Buffers,
-// it is [Conn.WriteBuffers].
+// ReadFrom sends data from r until io.EOF. It reads directly into the memory that the device sends
+// from, so the data is copied only once. Other Writes wait until it returns. If r is a
+// *net.Buffers, ReadFrom calls [Conn.WriteBuffers].
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if v, ok := r.(*net.Buffers); ok {
 		return c.WriteBuffers(v)
@@ -53,9 +53,9 @@ func (c *Conn) readFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// WriteBuffers sends the buffers in order, several of them in one message where they fit, and
-// consumes them: what remains in v has not been sent. A net.Buffers that is written to a Conn by
-// its own WriteTo is sent with one Write for each buffer.
+// WriteBuffers sends the buffers in order, combining several in one message where they fit, and
+// consumes them: whatever remains in v was not sent. In contrast, writing a net.Buffers with its
+// own WriteTo calls Write once for each buffer.
 func (c *Conn) WriteBuffers(v *net.Buffers) (int64, error) {
 	n, err := c.writeBuffers(v)
 	return n, opError("write", c.local, c.remote, err)
@@ -80,7 +80,7 @@ func (c *Conn) writeBuffers(v *net.Buffers) (n int64, err error) {
 			return n, err
 		}
 		c.mu.Unlock()
-		k, _ := v.Read(c.res.out[at : at+room]) // it fills what is given, as far as there are data
+		k, _ := v.Read(c.res.out[at : at+room]) // fills the slice as far as data is available
 		c.mu.Lock()
 		if err := c.writeError(); err != nil {
 			return n, err
@@ -90,8 +90,8 @@ func (c *Conn) writeBuffers(v *net.Buffers) (n int64, err error) {
 	}
 }
 
-// writeError0 is the error of a Write of n bytes that has nothing more to do: like that of an empty
-// Write, if n is 0.
+// writeError0 returns the error of a Write that is done after n bytes. If n is 0, it is the error
+// of an empty Write.
 func (c *Conn) writeError0(n int64) error {
 	if n > 0 {
 		return nil
@@ -99,9 +99,9 @@ func (c *Conn) writeError0(n int64) error {
 	return c.writeError()
 }
 
-// WriteTo writes what arrives to w until the peer's end. It gives w the memory into which the
-// device has written, without a copy; w must not keep it, as io.Writer says. Other Reads wait until
-// it returns.
+// WriteTo writes arriving data to w until the peer closes its direction. It passes w the memory
+// that the device wrote to, without copying; w must not retain it, as io.Writer requires. Other
+// Reads wait until it returns.
 func (c *Conn) WriteTo(w io.Writer) (n int64, err error) {
 	if err := c.enter(&c.rd); err != nil {
 		return 0, opError("writeto", c.local, c.remote, err)

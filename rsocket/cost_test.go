@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestAllocReadWrite: neither a Read nor a Write allocates, with a wait for the peer or without,
-// nor moving a deadline.
+// TestAllocReadWrite: Read, Write and moving a deadline do not allocate, whether or not they wait
+// for the peer.
 func TestAllocReadWrite(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates; runs without it with CGO_ENABLED=0")
@@ -35,7 +35,7 @@ func TestAllocReadWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 3000 { // queues and batches grow to what is needed
+	for range 3000 { // queues and batches grow to their final size
 		round()
 	}
 	require.Zero(t, testing.AllocsPerRun(2000, round))
@@ -55,17 +55,17 @@ func TestAllocReadWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 1000 { // buffers grow, and each place of the send queue has been used for every kind of request
+	for range 1000 { // buffers grow, and each place of the send queue is used for every kind of request
 		write()
 	}
 	require.Zero(t, testing.AllocsPerRun(100, write))
 }
 
-// idleBytes is the most that an idle connection, both ends of it, may take of memory with queues of
-// 64, the goroutines of the user-space RNIC included; docs/support.md says so.
+// idleBytes is the maximum memory for an idle connection, both ends included, with queues of 64 and
+// including the goroutines of the user-space RNIC, as documented in docs/support.md.
 const idleBytes = 160 << 10
 
-// TestIdleMemory: 1,000 idle connections.
+// TestIdleMemory measures 1,000 idle connections.
 func TestIdleMemory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector multiplies memory; runs without it with CGO_ENABLED=0")
@@ -111,7 +111,7 @@ func TestIdleMemory(t *testing.T) {
 	require.Less(t, per, idleBytes)
 }
 
-// resident is the memory of the process after a collection.
+// resident returns the memory of the process after a garbage collection.
 func resident(t *testing.T) int {
 	t.Helper()
 	runtime.GC()

@@ -12,7 +12,7 @@ import (
 // has passed.
 type deadline struct {
 	past   atomic.Bool
-	passed func() // called when it passes, without mu
+	passed func() // called without mu when the deadline passes
 
 	mu    sync.Mutex // guards the fields below
 	done  chan struct{}
@@ -22,11 +22,11 @@ type deadline struct {
 
 func (d *deadline) init(passed func()) { d.done, d.passed = make(chan struct{}), passed }
 
-// set moves the deadline; the zero time means never.
+// set sets the deadline; the zero time means none.
 func (d *deadline) set(at time.Time) {
 	d.mu.Lock()
 	if d.timer != nil {
-		d.timer.Stop() // a call of look that has begun finds the new time
+		d.timer.Stop() // a concurrent call of look finds the new time
 	}
 	if d.past.Load() {
 		d.past.Store(false)
@@ -66,20 +66,20 @@ func (d *deadline) look() {
 	d.passed()
 }
 
-// passLocked notes that the time has come. The caller holds mu.
+// passLocked marks the deadline as passed. The caller holds mu.
 func (d *deadline) passLocked() {
 	d.past.Store(true)
 	close(d.done)
 }
 
-// channel returns a channel that is closed when the deadline, as it is now, passes.
+// channel returns a channel that is closed when the current deadline passes.
 func (d *deadline) channel() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.done
 }
 
-// stop stops the timer for good.
+// stop stops the timer permanently.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

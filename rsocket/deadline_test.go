@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeadlineLateTimer: a call of the timer that comes when the deadline was moved or taken away,
-// or has passed, changes nothing.
+// TestDeadlineLateTimer: a timer call that arrives after the deadline was moved, removed or passed
+// has no effect.
 func TestDeadlineLateTimer(t *testing.T) {
 	for name, c := range map[string]struct {
 		to   time.Duration // from now; 0 = none
@@ -41,8 +41,8 @@ func TestDeadlineLateTimer(t *testing.T) {
 	}
 }
 
-// TestDeadlineClockSetBack: a timer that comes before the deadline, because the clock was set back
-// meanwhile, comes again.
+// TestDeadlineClockSetBack: a timer that fires before the deadline, because the clock was set back,
+// fires again.
 func TestDeadlineClockSetBack(t *testing.T) {
 	var d deadline
 	d.init(func() {})

@@ -13,24 +13,24 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// Dial connects to "host:port" over the device that the address chooses (cm.Auto), with the
-// defaults of a Config.
+// Dial connects to "host:port" over the device chosen by the address (cm.Auto), with the defaults
+// of Config.
 func Dial(address string) (*Conn, error) {
 	d := Dialer{Config: Config{Device: cm.Auto}}
 	return d.dial(context.Background(), "tcp", address)
 }
 
-// Dial is DialContext without a context.
+// Dial calls DialContext with the background context.
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to address, "host:port". The network is "tcp", "tcp4" or "tcp6", after the
-// port space of RDMA, or "rsocket", which is the same as "tcp". ctx bounds only the call. The
-// net.Conn is a [*Conn].
+// DialContext connects to address, "host:port". The network is "tcp", "tcp4" or "tcp6", named after
+// the RDMA port space, or "rsocket", which means the same as "tcp". ctx applies only to the call.
+// The returned net.Conn is a [*Conn].
 //
-// A peer that refuses, or has no listener, gives an error that Is syscall.ECONNREFUSED, a peer that
-// speaks another protocol a [*ProtocolError].
+// If the peer refuses the connection or has no listener, the error Is syscall.ECONNREFUSED. If it
+// speaks another protocol, the error is a [*ProtocolError].
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.dial(ctx, network, address)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	return c, nil
 }
 
-// name is an address in an error.
+// name is a net.Addr for an address in an error.
 type name string
 
 func (n name) Network() string { return wireNet }
@@ -115,8 +115,8 @@ func connectOnce(ctx context.Context, address string, at cm.Config, cfg Config) 
 	return c, nil
 }
 
-// param are the parameters of a connection. There are no Reads; on iWARP one is announced, as
-// rsockets do, because a zero-length Read may open a peer-to-peer connection.
+// param returns the parameters of a connection. rsockets issue no Reads. On iWARP, one is announced
+// nevertheless, as librdmacm does, because a zero-length Read may open a peer-to-peer connection.
 func (r *resources) param() cm.ConnParam {
 	p := cm.ConnParam{PrivateData: r.data(), InitiatorDepth: cm.None, ResponderResources: cm.None}
 	if r.iwarp {
@@ -125,7 +125,7 @@ func (r *resources) param() cm.ConnParam {
 	return p
 }
 
-// inFamily checks the network, and replaces the host of "tcp4" and "tcp6" by an address of the
+// inFamily checks the network. For "tcp4" and "tcp6" it replaces the host with an address of that
 // family.
 func inFamily(ctx context.Context, network, address string) (string, error) {
 	var family string

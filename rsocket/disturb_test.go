@@ -21,13 +21,13 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestDeadlinesMove: other goroutines move the deadlines of both directions all the time. Each call
-// that a deadline ends says how much it has done, and goes on where it was; no byte is lost or
-// doubled.
+// TestDeadlinesMove: other goroutines keep moving the deadlines of both directions. Each call that
+// a deadline interrupts returns how much it has done, and continues from there; no byte is lost or
+// duplicated.
 func TestDeadlinesMove(t *testing.T) {
 	const least, block = 20, 300_007 // a block is several messages
 	c1, c2 := pair(t)
-	var late [2]atomic.Int32 // Writes and Reads that a deadline has ended
+	var late [2]atomic.Int32 // Writes and Reads interrupted by a deadline
 	stop := make(chan struct{})
 	var movers sync.WaitGroup
 	for _, set := range []func(time.Time) error{c1.SetWriteDeadline, c2.SetReadDeadline, c1.SetDeadline} {
@@ -88,8 +88,8 @@ func TestDeadlinesMove(t *testing.T) {
 	require.NoError(t, g.Wait())
 }
 
-// TestCloseFull: both sides are in a Write that has filled all buffers of its direction, nobody
-// reads, and both close at once. The Writes end, and so do the connections.
+// TestCloseFull: both sides are in a Write that has filled all buffers of its direction, neither
+// reads, and both close at the same time. The Writes return, and the connections end.
 func TestCloseFull(t *testing.T) {
 	dev := usiwDevice(t, usiw.Config{})
 	for name, cfg := range map[string]rsocket.Config{
@@ -102,7 +102,7 @@ func TestCloseFull(t *testing.T) {
 			conns := []*rsocket.Conn{c1, c2}
 			var sent []<-chan error
 			for _, c := range conns {
-				rsocket.SetPatience(c, time.Minute) // longer than the test waits: the end is an answer of the peer
+				rsocket.SetPatience(c, time.Minute) // longer than the test waits: the end must come from the peer's answer
 				sent = append(sent, send(c, make([]byte, 4<<20)))
 			}
 			for _, c := range conns {
@@ -114,7 +114,7 @@ func TestCloseFull(t *testing.T) {
 			}
 			require.NoError(t, g.Wait())
 			for i, c := range conns {
-				if err := <-sent[i]; !errors.Is(err, syscall.ECONNRESET) { // the peer's end may come first
+				if err := <-sent[i]; !errors.Is(err, syscall.ECONNRESET) { // the peer's close may arrive first
 					require.ErrorIs(t, err, net.ErrClosed)
 				}
 				waitFor(t, func() bool { return closed(rsocket.Ended(c)) })
@@ -132,8 +132,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// TestLinger0UnderWay: both sides send and receive, and one drops the connection. What the other
-// one reads is a part of the stream, and then an error that is no io.EOF; its Write fails too.
+// TestLinger0UnderWay: both sides send and receive, and one aborts the connection. The other reads
+// part of the stream, then an error other than io.EOF; its Write fails too.
 func TestLinger0UnderWay(t *testing.T) {
 	for range 5 {
 		c1, c2 := pair(t)
@@ -174,7 +174,7 @@ func TestLinger0UnderWay(t *testing.T) {
 	}
 }
 
-// TestNumbersWrap: the numbers of messages of both directions pass 65,535 while data go both ways,
+// TestNumbersWrap: the message numbers of both directions pass 65,535 while data flows both ways,
 // with queues of every size.
 func TestNumbersWrap(t *testing.T) {
 	dev := usiwDevice(t, usiw.Config{})
@@ -182,7 +182,7 @@ func TestNumbersWrap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: depth, SendQueue: depth}
 			c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
-			for _, c := range [][2]*rsocket.Conn{{c1, c2}, {c2, c1}} { // so that nothing is under way
+			for _, c := range [][2]*rsocket.Conn{{c1, c2}, {c2, c1}} { // so that nothing is in flight
 				require.NoError(t, <-send(c[0], []byte{1}))
 				_, err := io.ReadFull(c[1], make([]byte, 1))
 				require.NoError(t, err)

@@ -10,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ErrProtocol: the peer has violated the protocol; see [ProtocolError].
+// ErrProtocol reports that the peer violated the protocol; see [ProtocolError].
 var ErrProtocol = errors.New("the peer violates the rsocket protocol")
 
-// Violation is what a peer did against the protocol.
+// Violation is the way in which a peer violated the protocol.
 type Violation uint8
 
 const (
@@ -22,17 +22,17 @@ const (
 	ShortTable                        // a table of less than 2 entries
 	BadMemory                         // memory of length 0 or that wraps around
 	NoCredits                         // private data that allow no message
-	// an operation or a control code that there is not, or a message that has not 4 bytes
+	// an unknown operation or control code, or a message that is not 4 bytes long
 	UnknownMessage
 	EmptyData        // data of 0 bytes
-	TooMuchData      // more data than fit into the entry that this side has published
-	Uncredited       // more messages than this side has granted
+	TooMuchData      // more data than the published entry has room for
+	Uncredited       // more messages than this side granted
 	CreditsTakenBack // a limit below an earlier one, or beyond the size of the peer's queue
-	BadIndex         // a mapping with an index that is not in the table
+	BadIndex         // a mapping with an index outside the table
 	DataAfterEnd     // data after SHUTDOWN
 )
 
-// String returns for example "data of 0 bytes".
+// String returns a description, for example "data of 0 bytes".
 func (v Violation) String() string {
 	if int(v) >= len(violationTexts) {
 		return fmt.Sprintf("Violation(%d)", uint8(v))
@@ -55,11 +55,11 @@ var violationTexts = [...]string{
 	DataAfterEnd:     "data after the end",
 }
 
-// ProtocolError ends a connection whose peer has violated the protocol. It Is [ErrProtocol].
+// ProtocolError terminates a connection whose peer violated the protocol. It Is [ErrProtocol].
 type ProtocolError struct {
 	Violation Violation
 	Value     uint64 // what the peer sent
-	Limit     uint64 // what was allowed, 0 if there is no such number
+	Limit     uint64 // what was allowed, 0 if that is not a number
 }
 
 // Error names the violation and the numbers.
@@ -74,11 +74,11 @@ func violation(v Violation, value, limit uint64) error {
 	return &ProtocolError{Violation: v, Value: value, Limit: limit}
 }
 
-// wireNet is the network in the errors of connections.
+// wireNet is the network name in the errors of connections.
 const wireNet = "rsocket"
 
-// opError is the error of a call that concerns two addresses, each of which may be nil. It is nil
-// for nil.
+// opError returns the error of a call that concerns up to two addresses, either of which may be
+// nil. It returns nil if err is nil.
 func opError(op string, local, remote net.Addr, err error) error {
 	if err == nil {
 		return nil
@@ -86,8 +86,8 @@ func opError(op string, local, remote net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: wireNet, Source: local, Addr: remote, Err: err}
 }
 
-// and adds what else went wrong, if anything did. The error stays itself otherwise, so that it can
-// be a time-out.
+// and adds further errors, if any, to err. Without any it returns err itself, so that it can still
+// be a timeout.
 func and(err error, also ...error) error {
 	if more := errors.Join(also...); more != nil {
 		return errors.Join(err, more)

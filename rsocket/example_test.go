@@ -20,7 +20,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer nic.Close()
-	cfg := rsocket.Config{Device: nic.Device()} // or cm.Auto, or a device of the kernel
+	cfg := rsocket.Config{Device: nic.Device()} // or cm.Auto, or a kernel device
 
 	ln, err := (&rsocket.ListenConfig{Config: cfg}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +32,7 @@ func Example() {
 		if err != nil {
 			return
 		}
-		_, _ = io.Copy(conn, conn) // an echo, until the peer has ended its direction
+		_, _ = io.Copy(conn, conn) // echo until the peer closes its direction
 		_ = conn.Close()
 	}()
 

@@ -4,13 +4,13 @@ package rsocket
 
 import "time"
 
-// Ended is closed when a connection that was closed has ended completely.
+// Ended is closed once a closed connection has ended completely.
 func Ended(c *Conn) <-chan struct{} { return c.ended }
 
-// Gone is closed when the connection below has ended.
+// Gone is closed once the underlying connection has ended.
 func Gone(c *Conn) <-chan struct{} { return c.gone }
 
-// SetPatience sets how long the end of a connection waits for the peer's answer.
+// SetPatience sets how long closing a connection waits for the peer's answer.
 func SetPatience(c *Conn, d time.Duration) { c.patience = d }
 
 // Waiting reports whether a goroutine waits for completions of the connection, BothWaiting whether
@@ -34,15 +34,15 @@ func Credit(c *Conn) bool {
 	return c.out.credit()
 }
 
-// Full reports whether a Write waits until the peer grants something.
+// Full reports whether a Write waits for a grant of the peer.
 func Full(c *Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wr.waiting && (c.out.known == 0 || !c.out.credit())
 }
 
-// Advance moves the numbers of messages of a connection ahead by n, as if so many more had been
-// sent and read in each direction. Nothing is under way.
+// Advance advances a connection's message numbers by n, as if that many more had been sent and read
+// in each direction. Nothing may be in flight.
 func Advance(c1, c2 *Conn, n uint16) {
 	for _, c := range []*Conn{c1, c2} {
 		c.mu.Lock()

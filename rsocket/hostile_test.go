@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// raw is a peer by hand: an endpoint that sends messages as it likes.
+// raw is a hand-written peer: an endpoint that can send arbitrary messages.
 type raw struct {
 	t    *testing.T
 	ep   *cm.Endpoint
@@ -32,7 +32,8 @@ const (
 	rawRing  = 64
 )
 
-// rawConfig has memory for a table and a buffer, and private data that are right but for change.
+// rawConfig has memory for a table and a buffer, and private data that is correct except for
+// change.
 func rawConfig(change func(d *connData) []byte) cm.EndpointConfig {
 	return cm.EndpointConfig{Memory: rawRing + 2*rawHalf, Access: verbs.AccessRemoteWrite, MessageSize: 64,
 		Messages: 128, NoCredits: true, Prepare: func(ep *cm.Endpoint, p *cm.ConnParam) error {
@@ -51,7 +52,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// hostile is a device with a listener that has the smallest queues, and a good connection beside
+// hostile is a device with a listener that uses the smallest queues, and a good connection beside
 // the bad ones.
 type hostile struct {
 	*testing.T
@@ -80,20 +81,20 @@ func newHostile(t *testing.T) *hostile {
 	return h
 }
 
-// limited makes calls fail that nothing else ends, because the rule that a test checks is broken.
+// limited sets a deadline for calls that would never return if the rule under test were broken.
 func limited(t *testing.T, c *Conn) {
 	t.Helper()
 	require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
 }
 
-// end closes a connection without ceremony.
+// end aborts a connection.
 func (h *hostile) end(c *Conn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()
 	<-c.ended
 }
 
-// unharmed: the good connection still works.
+// unharmed requires that the good connection still works.
 func (h *hostile) unharmed() {
 	h.Helper()
 	limited(h.T, h.g1)
@@ -122,15 +123,15 @@ func (h *hostile) dial(t *testing.T) (*raw, *Conn) {
 	return &raw{t, ep, d}, c
 }
 
-// tell sends a message, without waiting for what the peer says to it.
+// tell sends a message without waiting for a response.
 func (r *raw) tell(m message) { r.send(binary.LittleEndian.AppendUint32(nil, uint32(m))) }
 
 func (r *raw) send(p []byte) {
 	r.t.Helper()
-	_ = r.ep.Send(soon(r.t), p) // it may fail because of the message before
+	_ = r.ep.Send(soon(r.t), p) // it may fail because of the previous message
 }
 
-// control returns the next message of the other side that is no grant.
+// control returns the next message of the other side that is not a grant.
 func (r *raw) control() message {
 	r.t.Helper()
 	for {
@@ -143,7 +144,7 @@ func (r *raw) control() message {
 	}
 }
 
-// write writes to the memory of the peer.
+// write writes to the peer's memory.
 func (r *raw) write(to entry, p []byte) {
 	r.t.Helper()
 	at := rawRing + rawHalf
@@ -152,7 +153,7 @@ func (r *raw) write(to entry, p []byte) {
 	_, _ = r.ep.Do(soon(r.t), verbs.Write(verbs.Remote{Addr: to.addr, RKey: to.key, Length: uint64(len(p))}, sge))
 }
 
-// mapping writes a mapping to place i of the peer's area, and tells of it.
+// mapping writes a mapping to index i of the peer's area and announces it.
 func (r *raw) mapping(i, offset uint64, e entry) {
 	b := make([]byte, mappingLen)
 	binary.LittleEndian.PutUint64(b, offset)
@@ -161,15 +162,15 @@ func (r *raw) mapping(i, offset uint64, e entry) {
 	r.tell(newMessage(opMapping, uint32(i)))
 }
 
-// publish writes an entry to place i of the peer's table.
+// publish writes an entry to index i of the peer's table.
 func (r *raw) publish(i uint64, e entry) {
 	b := make([]byte, entryLen)
 	e.put(b, binary.LittleEndian)
 	r.write(entry{addr: r.data.table.addr + i*entryLen, key: r.data.table.key}, b)
 }
 
-// TestHostileMessages: every violation ends the connection with its error, on both sides of the
-// stream, and nothing else.
+// TestHostileMessages: every violation terminates the connection with its error, on both sides of
+// the stream, and nothing else.
 func TestHostileMessages(t *testing.T) {
 	h := newHostile(t)
 	data := func(n uint32) message { return newMessage(opData, n) }
@@ -213,7 +214,7 @@ func TestHostileMessages(t *testing.T) {
 		if !t.Run(c.name, func(t *testing.T) {
 			r, conn := h.dial(t)
 			wrote := make(chan error, 1)
-			go func() { // it waits for room, and takes what arrives; nobody reads, so nothing is granted again
+			go func() { // it waits for room and polls; nothing is read, so nothing is granted again
 				_, err := conn.Write(make([]byte, 1<<20))
 				wrote <- err
 			}()
@@ -222,10 +223,10 @@ func TestHostileMessages(t *testing.T) {
 			requireViolation(t, err, c.want)
 			var op *net.OpError
 			require.ErrorAs(t, err, &op)
-			for err = nil; err == nil; { // what came before the violation can be read
+			for err = nil; err == nil; { // what arrived before the violation can be read
 				_, err = conn.Read(make([]byte, 1<<16))
 			}
-			if err != io.EOF { // SHUTDOWN came before
+			if err != io.EOF { // SHUTDOWN arrived before
 				requireViolation(t, err, c.want)
 			}
 			select {
@@ -241,7 +242,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// TestHarmlessMessages: what rsockets of C may send does not end a connection.
+// TestHarmlessMessages: messages that C rsockets may send do not terminate a connection.
 func TestHarmlessMessages(t *testing.T) {
 	h := newHostile(t)
 	r, conn := h.dial(t)
@@ -254,7 +255,7 @@ func TestHarmlessMessages(t *testing.T) {
 	_, err := io.ReadFull(conn, b)
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(b))
-	// As many messages as there are credits, and others behind them, while nobody is inside.
+	// As many messages as there are credits, followed by others, while no goroutine is inside.
 	r.tell(newMessage(opControl, ctrlKeepalive))
 	for range 15 {
 		r.tell(newMessage(opData, 1))
@@ -269,7 +270,7 @@ func TestHarmlessMessages(t *testing.T) {
 	h.unharmed()
 }
 
-// TestHostileKey: an entry that leads nowhere ends the connection of the peer that wrote it.
+// TestHostileKey: an entry with an invalid key terminates the connection of the peer that wrote it.
 func TestHostileKey(t *testing.T) {
 	h := newHostile(t)
 	r, conn := h.dial(t)
@@ -277,7 +278,7 @@ func TestHostileKey(t *testing.T) {
 	r.tell(newMessage(opGrant, 64))
 	_, err := conn.Write(make([]byte, rawHalf+1))
 	for err == nil {
-		_, err = conn.Read(make([]byte, 1)) // waits for the end
+		_, err = conn.Read(make([]byte, 1)) // waits for the end of the connection
 	}
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 	var term *verbs.TerminateError
@@ -285,8 +286,8 @@ func TestHostileKey(t *testing.T) {
 	h.unharmed()
 }
 
-// TestHostileTable: garbage in the table, which is the peer's to write, does nothing before a
-// message says that it is there.
+// TestHostileTable: garbage in the table, which the peer may write, has no effect until a message
+// announces it.
 func TestHostileTable(t *testing.T) {
 	h := newHostile(t)
 	r, conn := h.dial(t)
@@ -303,7 +304,7 @@ func TestHostileTable(t *testing.T) {
 	h.unharmed()
 }
 
-// TestHostileRequest: private data that are wrong are refused, and the listener goes on.
+// TestHostileRequest: invalid private data is rejected, and the listener continues.
 func TestHostileRequest(t *testing.T) {
 	h := newHostile(t)
 	for name, change := range wrongData {
@@ -323,7 +324,7 @@ var wrongData = map[string]func(d *connData) []byte{
 	"no buffer":   func(d *connData) []byte { d.buffer.length = 0; return d.append(nil) },
 }
 
-// TestHostileReply: so are those of a peer that accepts.
+// TestHostileReply: so is the private data of a peer that accepts.
 func TestHostileReply(t *testing.T) {
 	h := newHostile(t)
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: h.dev})
@@ -342,7 +343,7 @@ func TestHostileReply(t *testing.T) {
 	}
 }
 
-// TestPeerDies: in every phase, whoever waits learns it.
+// TestPeerDies: in every phase, waiting calls return an error.
 func TestPeerDies(t *testing.T) {
 	h := newHostile(t)
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: h.dev})

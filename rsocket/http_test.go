@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestHTTP: net/http, over TLS and without, runs unchanged, with several connections and bodies in
+// TestHTTP: net/http runs unchanged, with and without TLS, with several connections and bodies in
 // both directions.
 func TestHTTP(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
@@ -90,8 +90,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestHTTPHalfClosed: clients that end their direction behind the request get the whole answer,
-// while others close in the middle of it, or drop the connection.
+// TestHTTPHalfClosed: clients that close their direction after the request get the whole response,
+// while others close in the middle of it, or abort the connection.
 func TestHTTPHalfClosed(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	ln := listen(t, cfg, "127.0.0.1:0")

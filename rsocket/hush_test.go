@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hushed makes a connection from a raw peer, which sends nothing, to a listener on siw0.
+// hushed connects a raw peer, which sends nothing, to a listener on siw0.
 func hushed(t *testing.T) (*raw, *Conn) {
 	t.Helper()
 	rdmatest.KernelDevice(t, "siw0")
@@ -35,8 +35,8 @@ func hushed(t *testing.T) (*raw, *Conn) {
 	return &raw{t, ep, d}, c
 }
 
-// TestKernelSilentPeer: two sides that wait for each other do not do so for ever. siw as passive
-// side can miss a message, so this one may think that the peer has said nothing.
+// TestKernelSilentPeer: two sides that wait for each other do not do so forever. A passive siw can
+// miss a message, so this side may believe that the peer has sent nothing.
 func TestKernelSilentPeer(t *testing.T) {
 	_, c := hushed(t)
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(hushTime/4)))
@@ -52,7 +52,7 @@ func TestKernelSilentPeer(t *testing.T) {
 	<-c.ended
 }
 
-// TestKernelSpokenTo: it does not wait once the peer has said something.
+// TestKernelSpokenTo: the wait ends once the peer has sent something.
 func TestKernelSpokenTo(t *testing.T) {
 	r, c := hushed(t)
 	r.tell(newMessage(opData, 1))
@@ -66,14 +66,13 @@ func TestKernelSpokenTo(t *testing.T) {
 	<-c.ended
 }
 
-// TestKernelClosedHushed: the end of a connection on which nothing was said is the end of the wait
-// too.
+// TestKernelClosedHushed: closing a connection on which nothing was sent ends the wait too.
 func TestKernelClosedHushed(t *testing.T) {
 	for _, linger := range []int{0, -1} {
 		_, c := hushed(t)
 		require.NoError(t, c.SetLinger(linger))
 		require.NoError(t, c.Close())
 		<-c.ended
-		c.speak() // the timer was late
+		c.speak() // a late timer
 	}
 }

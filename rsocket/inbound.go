@@ -3,44 +3,45 @@
 package rsocket
 
 // inbound is the receiving half of a stream: what the peer may send, what it has sent, and what the
-// program has read. It knows numbers only. Sequence numbers count messages that take a credit,
-// modulo 65,536.
+// program has read. It does only arithmetic and touches no memory or device. Sequence numbers count
+// messages that take a credit, modulo 65,536.
 //
 //	consumed <= received <= granted <= consumed + credits
 //
-// The ring has two halves. It is, from tail on: unread bytes, then left bytes of the entry that the
-// peer fills, then a spare entry behind it, then freed bytes, which are to be published.
+// The ring has two halves. Starting at tail, it holds unread bytes, then the left bytes of the
+// entry that the peer is filling, then possibly a spare entry, then freed bytes that are to be
+// published.
 //
-// The ring is the first part of the receive buffer, and doubles when the peer has more to send than
-// it holds (grow). So a connection with little to do uses little of a large buffer.
+// The ring is the first part of the receive buffer and doubles when the peer has more to send than
+// it holds (grow). A connection with little traffic therefore uses little of a large buffer.
 type inbound struct {
 	half int // bytes of an entry
-	top  int // the most that half may become
-	// the peer has lacked an entry, or has filled one by one message, since an entry was published
-	// at offset 0
+	top  int // the maximum of half
+	// since an entry was published at offset 0, the peer lacked an entry or filled one with one
+	// message
 	tight   bool
-	credits uint16 // the most that is granted
+	credits uint16 // the most that may be granted
 	places  int    // for mappings
 
-	granted  uint16 // the limit that the peer was told
+	granted  uint16 // the limit last sent to the peer
 	received uint16
 	consumed uint16
-	due      uint16 // when consumed reaches it, a limit is granted
+	due      uint16 // when consumed reaches it, a new limit is granted
 
-	tail   int // where the next byte is read
+	tail   int // offset of the next byte to read
 	unread int
-	left   int // published and not filled, in the entry that the peer fills
-	spare  int // published entries behind that one; they have half bytes
+	left   int // published and not filled, in the entry that the peer is filling
+	spare  int // published entries after that one, of half bytes each
 	freed  int // read and not published
-	next   int // where the next entry begins
+	next   int // offset of the next entry
 
-	lens  []uint32 // a ring: lengths of messages that are not consumed completely
-	first uint16   // the oldest of them
+	lens  []uint32 // a ring: lengths of messages not completely consumed
+	first uint16   // index of the oldest one
 	count int
-	ended bool // SHUTDOWN or DISCONNECT came
+	ended bool // SHUTDOWN or DISCONNECT arrived
 }
 
-// firstHalf is the first value of half for a buffer, which is even.
+// firstHalf returns the initial value of half for a buffer of the given, even size.
 func firstHalf(buffer int) int {
 	half := buffer / 2
 	for half%2 == 0 && half/2 >= DefaultBuffer/2 {
@@ -49,13 +50,13 @@ func firstHalf(buffer int) int {
 	return half
 }
 
-// init describes a ring of two halves, of which the private data publish the first one.
+// init initializes a ring of two halves. The private data publish the first one.
 func (in *inbound) init(half, top int, credits uint16, places int) {
 	*in = inbound{half: half, top: top, credits: credits, places: places, granted: credits, due: credits / 2,
 		left: half, freed: half, next: half, lens: make([]uint32, credits)}
 }
 
-// take counts a message that takes a credit.
+// take counts a message that consumes a credit.
 func (in *inbound) take() error {
 	if in.ended {
 		return violation(DataAfterEnd, uint64(in.received), 0)
@@ -67,7 +68,7 @@ func (in *inbound) take() error {
 	return nil
 }
 
-// data notes a message of n bytes.
+// data records a message of n bytes.
 func (in *inbound) data(n uint32) error {
 	if n == 0 {
 		return violation(EmptyData, 0, 1)
@@ -90,8 +91,8 @@ func (in *inbound) data(n uint32) error {
 	return nil
 }
 
-// mapping notes a mapping, which is consumed at once. rsocket.c does not count them as consumed,
-// and so loses a credit with each.
+// mapping records a mapping, which is consumed immediately. rsocket.c does not count mappings as
+// consumed, and so loses a credit with each.
 func (in *inbound) mapping(index uint32) error {
 	if uint64(index) >= uint64(in.places) {
 		return violation(BadIndex, uint64(index), uint64(in.places))
@@ -103,12 +104,12 @@ func (in *inbound) mapping(index uint32) error {
 	return nil
 }
 
-// run returns where the next unread bytes are, and how many of them follow each other in memory.
+// run returns the offset of the next unread bytes and how many of them are contiguous.
 func (in *inbound) run() (at, n int) {
 	return in.tail, min(in.unread, 2*in.half-in.tail)
 }
 
-// consume notes that n unread bytes have been read.
+// consume records that n unread bytes were read.
 func (in *inbound) consume(n int) {
 	in.tail = (in.tail + n) % (2 * in.half)
 	in.unread -= n
@@ -126,7 +127,7 @@ func (in *inbound) consume(n int) {
 	}
 }
 
-// grantDue reports whether the peer should be told a new limit, and whether an entry is to be
+// grantDue reports whether a new limit should be sent to the peer, and whether an entry should be
 // published with it. The thresholds are those of rsocket.c: half of the ring, or half of the
 // credits.
 func (in *inbound) grantDue() (due, publish bool) {
@@ -137,8 +138,8 @@ func (in *inbound) grantDue() (due, publish bool) {
 	return publish || int16(in.consumed-in.due) >= 0, publish
 }
 
-// publish notes that an entry is published, and returns where it begins and how long it is. As many
-// bytes are freed.
+// publish records that an entry is published and returns its offset and length. At least that many
+// bytes must be freed.
 func (in *inbound) publish() (at, n int) {
 	in.tight = in.tight || in.left == 0
 	if in.next == 0 {
@@ -158,9 +159,9 @@ func (in *inbound) publish() (at, n int) {
 	return at, n
 }
 
-// grow doubles the ring when the next entry would be at its start. Instead it goes behind the end,
-// where nothing has been before, and the one after it to the start. So no byte moves, and bytes
-// that are not read stay in one run with those that follow.
+// grow doubles the ring when the next entry would be at its start. Instead, that entry goes after
+// the old end, where there was nothing before, and the following one to the start. No bytes move,
+// and unread bytes stay contiguous with those that follow them.
 func (in *inbound) grow() {
 	in.next = 2 * in.half
 	if in.unread+in.left == 0 { // otherwise these are right before the old end, because half of the ring is freed
@@ -170,7 +171,7 @@ func (in *inbound) grow() {
 	in.half *= 2
 }
 
-// grant notes that a message with a new limit is sent, and returns it.
+// grant records that a message with a new limit is sent, and returns the limit.
 func (in *inbound) grant() (limit uint16) {
 	in.granted = in.consumed + in.credits
 	in.due = in.consumed + in.credits/2

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// keepalive looks after a connection on which nobody waits: it takes completions now and then, and
-// if nothing has been heard of the peer since the last time, it sends an empty Write, which fails
-// if there is no peer any more.
+// keepalive monitors a connection that no goroutine is waiting on. It polls for completions
+// periodically. If the peer has been silent since the last check, it sends an empty Write, which
+// fails once the peer is gone.
 type keepalive struct {
-	heard atomic.Bool // a message has arrived since the last tick
+	heard atomic.Bool // a message arrived since the last tick
 
 	mu      sync.Mutex // guards the fields below
 	c       *Conn
-	period  time.Duration // 0 or less: off
+	period  time.Duration // 0 or less disables keep-alive
 	timer   *time.Timer
 	stopped bool
 }
@@ -69,7 +69,7 @@ func (k *keepalive) tick() {
 	}
 }
 
-// look takes the completions that are there, unless another goroutine has the turn.
+// look processes the available completions, unless another goroutine holds the turn.
 func (c *Conn) look() {
 	select {
 	case <-c.turn:
@@ -89,8 +89,8 @@ func (c *Conn) look() {
 	c.turn <- struct{}{}
 }
 
-// SetKeepAlive switches keep-alive on, with the period of the Config or else DefaultKeepAlive, or
-// off.
+// SetKeepAlive enables keep-alive with the period of Config.KeepAlive, or DefaultKeepAlive if that
+// is disabled, or disables it.
 func (c *Conn) SetKeepAlive(on bool) error {
 	period := c.res.cfg.KeepAlive
 	switch {
@@ -102,7 +102,7 @@ func (c *Conn) SetKeepAlive(on bool) error {
 	return c.setKeepAlive(period)
 }
 
-// SetKeepAlivePeriod switches keep-alive on, with a period of its own.
+// SetKeepAlivePeriod enables keep-alive with the given period.
 func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 	if d <= 0 {
 		return opError("set", c.local, c.remote, invalid("keep-alive period %v", d))

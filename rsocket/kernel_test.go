@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelDevices are those of the guest, with their addresses.
+// kernelDevices are the guest's devices with their addresses.
 var kernelDevices = []struct{ name, ip, ip6 string }{
 	{"rxe0", "10.78.0.1", "fd00:78::1"},
 	{"siw0", "10.77.0.1", "fd00:77::1"},
@@ -40,8 +40,8 @@ func TestKernelConn(t *testing.T) {
 	})
 }
 
-// TestKernelStream: a megabyte in each direction at once, over IPv4 and IPv6, with buffers of every
-// size, and each side closes after its own.
+// TestKernelStream sends a megabyte in each direction concurrently, over IPv4 and IPv6, with
+// buffers of every size; each side closes after its own data.
 func TestKernelStream(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, cfg rsocket.Config, ip, ip6 string) {
 		tiny := cfg
@@ -66,8 +66,8 @@ func TestKernelStream(t *testing.T) {
 	})
 }
 
-// exchange sends n random bytes in each direction in pieces of random sizes, ends both, and
-// compares sums.
+// exchange sends n random bytes in each direction in pieces of random sizes, closes both
+// directions, and compares checksums.
 func exchange(t *testing.T, c1, c2 *rsocket.Conn, n int) {
 	t.Helper()
 	type sum = [sha256.Size]byte

@@ -22,16 +22,16 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// asClient names the variable that makes this program the client of TestClientsKilled: it is the
-// address to connect to.
+// asClient is the variable that makes this program the client of TestClientsKilled; its value is
+// the address to connect to.
 const asClient = "GOVERBS_RSOCKET_CLIENT"
 
-// clientConns is the number of connections of a client: 100, with the race detector fewer, because
-// there it would take half a minute.
+// clientConns is the number of connections per client: 100, but fewer with the race detector, which
+// would need half a minute.
 var clientConns = int64(map[bool]int{false: 100, true: 10}[race.Enabled])
 
-// client makes its connections, sends and receives on each of them until its standard input ends,
-// and closes them. It is a program of its own: what fails ends it.
+// client opens its connections, sends and receives on each until its standard input ends, and
+// closes them. It runs in a separate process: any failure exits.
 func client(at string) {
 	must := func(err error) {
 		if err != nil {
@@ -75,7 +75,7 @@ func client(at string) {
 }
 
 // TestClientsKilled: of two processes with 100 connections each, one is killed (SIGKILL) while all
-// of them are busy. Its connections fail here, the others go on, and end in good order.
+// are busy. Its connections fail here; the others continue and close in an orderly way.
 func TestClientsKilled(t *testing.T) {
 	ln := listen(t, rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: 100 * time.Millisecond},
 		"127.0.0.1:0")

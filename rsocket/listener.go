@@ -19,36 +19,36 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// setupTimeout bounds the set-up of an incoming connection.
+// setupTimeout bounds the setup of an incoming connection.
 const setupTimeout = 20 * time.Second
 
-// Listener is a net.Listener. It accepts connections by itself, as rsockets do, and keeps them for
-// Accept. All methods may be called concurrently.
+// Listener is a net.Listener. It accepts connections in the background, as rsockets do, and queues
+// them for Accept. All methods may be called concurrently.
 type Listener struct {
 	cfg     Config
 	ln      *cm.Listener
 	addr    net.Addr
 	queue   chan *Conn // holds up to backlog connections
 	closed  chan struct{}
-	cancel  context.CancelFunc // ends set-ups
+	cancel  context.CancelFunc // cancels setups
 	workers sync.WaitGroup
 	once    sync.Once
 	passed  deadline
 
-	failures chan error // holds the last error that passes, such as a lack of descriptors
+	failures chan error // holds the last transient error, such as running out of descriptors
 	setups   setups
 }
 
-// Listen listens on "host:port" on all devices that have the address (cm.Auto), with the defaults
-// of a Config.
+// Listen listens on "host:port" on every device that has the address (cm.Auto), with the defaults
+// of Config.
 func Listen(address string) (*Listener, error) {
 	lc := ListenConfig{Config: Config{Device: cm.Auto}}
 	return lc.Listen(context.Background(), "tcp", address)
 }
 
-// Listen listens on address, "host:port": an empty host means every address of the device, port 0
-// any free port. The network is one of those of [Dialer.DialContext]; "tcp6" takes no connections
-// over IPv4. ctx bounds only the call.
+// Listen listens on address, "host:port". An empty host means every address of the device, port 0
+// any free port. The network is one of those accepted by [Dialer.DialContext]; "tcp6" accepts no
+// connections over IPv4. ctx applies only to the call.
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	l, err := lc.listen(ctx, network, address)
 	if err != nil {
@@ -88,7 +88,7 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 	return l, nil
 }
 
-// serve takes requests until the listener is closed.
+// serve handles requests until the listener is closed.
 func (l *Listener) serve(ctx context.Context) {
 	for {
 		req, err := l.ln.Accept(ctx)
@@ -112,18 +112,19 @@ func (l *Listener) serve(ctx context.Context) {
 	}
 }
 
-// acceptPause is the time between two attempts to accept a request after an error.
+// acceptPause is the delay after an error before the next attempt to accept a request.
 const acceptPause = 10 * time.Millisecond
 
-// fail has an Accept return an error that passes.
+// fail makes an Accept return a transient error.
 func (l *Listener) fail(err error) {
 	select {
 	case l.failures <- err:
-	default: // no Accept has taken the last one
+	default: // the previous error is still pending
 	}
 }
 
-// accept sets a connection up. What fails concerns only its peer, except for a lack of descriptors.
+// accept sets up a connection. Failures concern only its peer, except for running out of
+// descriptors.
 func (l *Listener) accept(ctx context.Context, from netip.Addr, req *cm.Request) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
@@ -141,18 +142,18 @@ func (l *Listener) accept(ctx context.Context, from netip.Addr, req *cm.Request)
 		return
 	}
 	select {
-	case <-l.failures: // there are descriptors again
+	case <-l.failures: // descriptors are available again
 	default:
 	}
 	select {
 	case l.queue <- c:
-	case <-ctx.Done(): // the program does not accept
+	case <-ctx.Done(): // the program is not accepting connections
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	}
 }
 
-// accept answers a request.
+// accept answers a request and returns the established connection.
 func accept(ctx context.Context, req *cm.Request, cfg Config) (*Conn, error) {
 	peer, err := parseConnData(req.PrivateData())
 	if err != nil {
@@ -187,7 +188,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptConn is Accept with the type of the connection. The error Is net.ErrClosed after Close, and
+// AcceptConn is like Accept but returns a *Conn. The error Is net.ErrClosed after Close and
 // os.ErrDeadlineExceeded after the deadline.
 func (l *Listener) AcceptConn() (*Conn, error) {
 	c, err := l.next()
@@ -216,8 +217,8 @@ func (l *Listener) next() (*Conn, error) {
 	}
 }
 
-// lack is an error that passes, in the form that servers such as net/http look for: its Temporary
-// is true.
+// lack converts a transient error to the form that servers such as net/http recognize: its
+// Temporary method returns true.
 func lack(err error) error {
 	var no syscall.Errno
 	if errors.As(err, &no) {
@@ -226,7 +227,7 @@ func lack(err error) error {
 	return err
 }
 
-// SetDeadline sets the time after which Accept fails; the zero time means none.
+// SetDeadline sets the time after which Accept fails; the zero time means no deadline.
 func (l *Listener) SetDeadline(t time.Time) error {
 	select {
 	case <-l.closed:
@@ -237,14 +238,14 @@ func (l *Listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Addr returns the address on which the listener listens, a *net.TCPAddr.
+// Addr returns the listener's address, a *net.TCPAddr.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
 // Devices returns the devices on which the listener listens.
 func (l *Listener) Devices() []*verbs.Device { return l.ln.Devices() }
 
-// Close ends every Accept, refuses requests, and closes the connections that no Accept has
-// returned. Other connections stay.
+// Close unblocks every Accept, refuses requests, and closes the connections that no Accept has
+// returned. Other connections stay open.
 func (l *Listener) Close() error {
 	err := net.ErrClosed
 	l.once.Do(func() {
@@ -266,7 +267,7 @@ func (l *Listener) Close() error {
 	return opError("close", nil, l.addr, err)
 }
 
-// stateText is the state of the listener for printing.
+// stateText returns the state of the listener for printing.
 func (l *Listener) stateText() string {
 	select {
 	case <-l.closed:

@@ -24,8 +24,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestAcceptsByItself: connections are made, and can carry data, before the program calls Accept;
-// beyond the backlog they are refused.
+// TestAcceptsByItself: connections are established and can carry data before the program calls
+// Accept; beyond the backlog they are refused.
 func TestAcceptsByItself(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	ln, err := (&rsocket.ListenConfig{Config: cfg, Backlog: 2}).Listen(within(t), "tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func TestAcceptsByItself(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, c)
 	}
-	// One more may be on its way while the second one is being set up.
+	// One more may be in progress while the second is being set up.
 	waitFor(t, func() bool {
 		var c net.Conn
 		if c, err = d.Dial("tcp", ln.Addr().String()); err == nil {
@@ -60,18 +60,18 @@ func TestAcceptsByItself(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "early", string(b))
 	accepted := map[string]net.Conn{first.RemoteAddr().String(): first}
-	waitFor(t, func() bool { // there is a place again
+	waitFor(t, func() bool { // there is room again
 		c, err := d.Dial("tcp", ln.Addr().String())
 		if err == nil {
 			conns = append(conns, c)
 			return true
 		}
-		other, err := ln.Accept() // that which was on its way has taken it
+		other, err := ln.Accept() // the one in progress took the place
 		require.NoError(t, err)
 		accepted[other.RemoteAddr().String()] = other
 		return false
 	})
-	// Close closes what nobody has accepted, and nothing else.
+	// Close closes what was not accepted, and nothing else.
 	require.NoError(t, ln.Close())
 	require.ErrorIs(t, ln.Close(), net.ErrClosed)
 	_, err = ln.Accept()
@@ -86,7 +86,7 @@ func TestAcceptsByItself(t *testing.T) {
 		}
 		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		_, err := c.Read(b)
-		// reset if its set-up was not over
+		// reset if its setup was not finished
 		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), err)
 	}
 	for _, c := range accepted {
@@ -147,7 +147,7 @@ func TestDialRefused(t *testing.T) {
 	_, err := (&rsocket.ListenConfig{Config: rsocket.Config{Device: dev}, Backlog: -1}).Listen(within(t), "tcp",
 		"127.0.0.1:0")
 	require.ErrorIs(t, err, verbs.ErrInvalid)
-	// More than the device has, which is found out when a connection is made.
+	// More than the device supports, which is detected when a connection is established.
 	ln := listen(t, rsocket.Config{Device: dev}, "127.0.0.1:0")
 	d := rsocket.Dialer{Config: rsocket.Config{Device: dev, SendQueue: 65000}}
 	_, err = d.Dial("tcp", ln.Addr().String())
@@ -165,7 +165,7 @@ func TestDialRefused(t *testing.T) {
 	require.True(t, errors.As(err, &ne) && ne.Timeout())
 }
 
-// TestWrappedDevice: devices ib: take the private data for themselves, and are refused by name.
+// TestWrappedDevice: ib: devices use the private data themselves and are refused by name.
 func TestWrappedDevice(t *testing.T) {
 	dev, err := ibcompat.Wrap(usiwDevice(t, usiw.Config{Name: "usiw-rsocket"}), ibcompat.Config{})
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestWrappedDevice(t *testing.T) {
 	require.NoError(t, dev.CloseShared())
 }
 
-// TestAuto: Dial and Listen take the device that the address chooses.
+// TestAuto: Dial and Listen use the device that the address selects.
 func TestAuto(t *testing.T) {
 	nic, err := usiw.Register(usiw.Config{})
 	require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestPrint(t *testing.T) {
 	require.Contains(t, c1.String(), "state=closed")
 }
 
-// scarce is the host's TCP. Its first Accept finds no descriptor.
+// scarce is the host's TCP. Its first Accept runs out of descriptors.
 type scarce struct {
 	net.Dialer
 	net.ListenConfig
@@ -242,8 +242,8 @@ func (l *scarceListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestAcceptWithoutDescriptors: Accept says that there are none, as that of TCP does, and succeeds
-// when there are some.
+// TestAcceptWithoutDescriptors: Accept reports a lack of descriptors, as TCP's does, and succeeds
+// once there are some.
 func TestAcceptWithoutDescriptors(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{Network: new(scarce)})}
 	ln := listen(t, cfg, "127.0.0.1:0")
@@ -263,7 +263,7 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestManyDials: as with TCP, none of a thousand dials at once is refused, though the program
+// TestManyDials: as with TCP, none of a thousand concurrent dials is refused, although the program
 // accepts only afterwards.
 func TestManyDials(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16,

@@ -12,25 +12,25 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ErrNoMapping: WriteAt to offsets that the peer has not mapped, or Map with a peer that has no
-// place for one more.
+// ErrNoMapping reports that WriteAt wrote to an offset that the peer has not mapped, or that the
+// peer has no room for another Map.
 var ErrNoMapping = errors.New("no mapping")
 
-// Mapping is memory of this side to which the peer can write by offsets, from its [Conn.WriteAt] or
-// riowrite of librdmacm. It is at an offset that this side has chosen.
+// Mapping is memory of this side that the peer can write to with its [Conn.WriteAt], or riowrite of
+// librdmacm, at an offset that this side chose.
 type Mapping struct {
 	c     *Conn
 	mr    *verbs.MR
 	index int // in the peer's area
 }
 
-// MR returns the memory. The peer writes to it at any time, and its program decides when: what
-// follows a WriteAt on the stream says that it is complete. A word of it can be watched by
-// [verbs.MR.Word]. The region belongs to the Mapping.
+// MR returns the memory. The peer may write to it at any time; the peer's program signals that its
+// writes are complete by sending something on the stream after WriteAt. [verbs.MR.Word] can watch
+// one word of it. The region belongs to the Mapping.
 func (m *Mapping) MR() *verbs.MR { return m.mr }
 
-// Close ends the mapping and frees its memory. The peer is not told: if it writes there later, the
-// connection fails. Close of the connection does it too. It is idempotent.
+// Close removes the mapping and frees its memory. The peer is not notified: if it writes there
+// later, the connection fails. Closing the connection closes its mappings too. Close is idempotent.
 func (m *Mapping) Close() error {
 	if m == nil {
 		return nil
@@ -44,11 +44,11 @@ func (m *Mapping) Close() error {
 	return err
 }
 
-// Map lets the peer write to n bytes of new memory, which it finds at offset (riomap). It waits
-// until there is room in the stream to tell the peer, which may use it as soon as it has read what
-// comes behind on the stream. The peer has said how many mappings it takes (Config.Mappings, or
-// RDMA_IOMAPSIZE of librdmacm); with one more the error is [ErrNoMapping]. With rsockets of
-// librdmacm each Map takes one message from its queue for good, because they do not give it back.
+// Map allocates n bytes of memory that the peer can write to at offset (riomap). It waits for room
+// in the stream to notify the peer, which may use the mapping once it has read the data that
+// follows on the stream. The peer limits the number of mappings (Config.Mappings, or RDMA_IOMAPSIZE
+// of librdmacm); beyond it, the error is [ErrNoMapping]. If the peer uses librdmacm's rsockets,
+// each Map permanently consumes one message of its queue, because they never return that credit.
 func (c *Conn) Map(n int, offset int64) (*Mapping, error) {
 	m, err := c.makeMapping(n, offset)
 	return m, opError("map", c.local, c.remote, err)
@@ -86,8 +86,8 @@ func (c *Conn) makeMapping(n int, offset int64) (*Mapping, error) {
 	return m, nil
 }
 
-// sendMapping writes an entry to the peer's area, and tells of it. There is room for it in the
-// stream. The caller holds mu.
+// sendMapping writes an entry to the peer's area and announces it. The stream must have room for
+// it. The caller holds mu.
 func (c *Conn) sendMapping(index int, offset uint64, e entry) {
 	r := c.res
 	slot := r.slotsAt + c.queue.next()*slotLen
@@ -109,13 +109,13 @@ func (c *Conn) unmap() {
 	}
 }
 
-// mapped is memory of the peer that it has mapped.
+// mapped is memory that the peer has mapped.
 type mapped struct {
 	offset uint64
-	entry  entry // of length 0: none
+	entry  entry // length 0 means none
 }
 
-// takeMapping takes the mapping that the peer has written to place i.
+// takeMapping reads the mapping that the peer wrote at index i.
 func (c *Conn) takeMapping(i uint32) error {
 	if err := c.in.mapping(i); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (c *Conn) takeMapping(i uint32) error {
 	return nil
 }
 
-// at returns the memory at an offset, in the first mapping that has it. The caller holds mu.
+// at returns the memory at an offset, in the first mapping that contains it. The caller holds mu.
 func (c *Conn) at(offset uint64) (entry, error) {
 	for _, m := range c.theirs {
 		if skip := offset - m.offset; offset >= m.offset && skip < uint64(m.entry.length) {
@@ -144,11 +144,12 @@ func (c *Conn) at(offset uint64) (entry, error) {
 	return entry{}, fmt.Errorf("%w: nothing is mapped at offset %d", ErrNoMapping, offset)
 }
 
-// WriteAt writes p to memory that the peer has mapped, from offset on (riowrite). When it returns,
-// p may be used again, and all of it has been handed to the device, unless there is an error. The
-// peer's program learns nothing of it; when it has read what a later Write sends, p is in its
-// memory. WriteAt waits for room as Write does. The error is [ErrNoMapping] at the first offset
-// that is not mapped. The peer's mappings are known when a Read has returned what came behind them.
+// WriteAt writes p to memory that the peer has mapped, starting at offset (riowrite). When it
+// returns, the caller may reuse p. Unless there is an error, all of p has been handed to the
+// device. The peer's program is not notified; once it has read what a later Write sends, p is in
+// its memory. WriteAt waits for room as Write does. At the first offset that is not mapped, it
+// returns [ErrNoMapping]. A mapping of the peer is known once a Read has returned the data that
+// followed it.
 func (c *Conn) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := c.writeAt(p, offset)
 	return n, opError("write", c.local, c.remote, err)
@@ -187,8 +188,8 @@ func (c *Conn) writeAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// postWrite writes from, bytes of the send buffer, to memory of the peer, of which its program
-// learns nothing. The caller holds mu.
+// postWrite writes from, bytes of the send buffer, to the peer's memory without notifying its
+// program. The caller holds mu.
 func (c *Conn) postWrite(from verbs.SGE, to entry) {
 	if c.down {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// mappingPair is pair with room for so many mappings of the other side.
+// mappingPair is like pair, with room for the given number of mappings of the other side.
 func mappingPair(t *testing.T, places int, change func(cfg *rsocket.Config)) (c1, c2 *rsocket.Conn) {
 	t.Helper()
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: rsocket.None, Mappings: places}
@@ -26,7 +26,7 @@ func mappingPair(t *testing.T, places int, change func(cfg *rsocket.Config)) (c1
 	return pairOn(t, cfg, cfg, "127.0.0.1:0")
 }
 
-// told sends a byte and reads it on the other side, which then knows what was mapped before.
+// told sends a byte and reads it on the other side, which then knows earlier mappings.
 func told(t *testing.T, from, to net.Conn) {
 	t.Helper()
 	_, err := from.Write([]byte{1})
@@ -35,8 +35,8 @@ func told(t *testing.T, from, to net.Conn) {
 	require.NoError(t, err)
 }
 
-// Bytes that are written to a mapping are there when what comes behind them on the stream is read.
-// They are neither in the stream nor anywhere else.
+// Bytes written to a mapping are there when the data that follows on the stream is read. They are
+// neither in the stream nor anywhere else.
 func TestWriteAt(t *testing.T) {
 	tiny := func(cfg *rsocket.Config) {
 		cfg.RecvBuffer, cfg.SendBuffer, cfg.RecvQueue, cfg.SendQueue, cfg.Inline = 4096, 4096, 16, 16, rsocket.None
@@ -69,7 +69,7 @@ func TestWriteAt(t *testing.T) {
 	}
 }
 
-// exchangeAll sends some data and ends both directions: the stream is as it should be.
+// exchangeAll sends data, closes both directions and requires that the stream is intact.
 func exchangeAll(t *testing.T, c1, c2 *rsocket.Conn) {
 	t.Helper()
 	p := bytes.Repeat([]byte{1, 2, 3}, 70_000)
@@ -129,8 +129,7 @@ func TestMappingRefused(t *testing.T) {
 	require.Equal(t, "0123456789", string(m.MR().Bytes()))
 }
 
-// A hundred mappings, one after the other in the same place: no message is lost to the peer's
-// queue.
+// A hundred mappings, successively in the same place, do not cost the peer's queue a message.
 func TestMapAgain(t *testing.T) {
 	c1, c2 := mappingPair(t, 1, func(cfg *rsocket.Config) { cfg.RecvQueue = 16 })
 	for i := range 100 {
@@ -148,7 +147,8 @@ func TestMapAgain(t *testing.T) {
 	require.NoError(t, none.Close())
 }
 
-// Whoever writes to memory that is not mapped any more loses the connection, and nobody else does.
+// A peer that writes to memory that is no longer mapped loses its connection; others are not
+// affected.
 func TestMappingClosed(t *testing.T) {
 	c1, c2 := mappingPair(t, 2, nil)
 	gone, err := c1.Map(64, 0)

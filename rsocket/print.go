@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// stage is what is printed of the state of a connection.
+// stage is the state of a connection as it is printed.
 type stage uint32
 
 const (
@@ -21,7 +21,7 @@ const (
 func (s stage) String() string { return [...]string{"opening", "open", "closed"}[s] }
 
 func (c *Conn) facts() show.Facts {
-	if c == nil || stage(c.shown.Load()) == stageOpening { // the rest is written before the stage
+	if c == nil || stage(c.shown.Load()) == stageOpening { // the other fields are written before the stage
 		return show.None("Conn")
 	}
 	return show.Of("Conn", slog.String("device", c.Device().Name()), show.Text("state", stage(c.shown.Load())),

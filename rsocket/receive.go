@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// process handles completions and wakes those who wait for them. The caller has the turn and holds
-// mu.
+// process handles completions and wakes the goroutines that wait for them. The caller holds the
+// turn and mu.
 func (c *Conn) process(wcs []verbs.WC) {
 	for i := range wcs {
 		switch wc := &wcs[i]; {
@@ -44,7 +44,7 @@ func (c *Conn) receive(wc *verbs.WC) {
 	}
 }
 
-// decode returns the message of a receive.
+// decode returns the message of a receive completion.
 func (c *Conn) decode(wc *verbs.WC) (message, error) {
 	switch {
 	case wc.Flags&verbs.WCWithImm != 0:
@@ -55,7 +55,7 @@ func (c *Conn) decode(wc *verbs.WC) (message, error) {
 	return 0, violation(UnknownMessage, uint64(wc.ByteLen), messageLen)
 }
 
-// handle does what a message says.
+// handle acts on a message.
 func (c *Conn) handle(m message) error {
 	switch m.op() {
 	case opData:
@@ -88,8 +88,8 @@ func (c *Conn) handle(m message) error {
 	return violation(UnknownMessage, uint64(m), 0)
 }
 
-// takeEntries takes what the peer has published. The message does not say whether there is
-// something.
+// takeEntries reads the entries that the peer published. The message does not say whether there are
+// any.
 func (c *Conn) takeEntries() error {
 	for c.out.wanted() {
 		e, ok, err := c.res.entryAt(c.looked)
@@ -117,7 +117,7 @@ func (c *Conn) postIdle() {
 	}
 }
 
-// fail notes that the connection is over. The caller holds mu.
+// fail marks the connection as failed. The caller holds mu.
 func (c *Conn) fail(cause error) {
 	if c.down {
 		return
@@ -129,7 +129,7 @@ func (c *Conn) fail(cause error) {
 	c.wakeReady()
 }
 
-// violated ends the connection because of what the peer did. The caller holds mu.
+// violated terminates the connection because of a protocol violation. The caller holds mu.
 func (c *Conn) violated(err error) {
 	if c.down {
 		return
@@ -138,7 +138,7 @@ func (c *Conn) violated(err error) {
 	go c.id.Disconnect() // it waits for the device
 }
 
-// cause is the reason for a request that failed.
+// cause returns the reason why a request failed.
 func (c *Conn) cause(wc *verbs.WC) error {
 	switch err := c.id.Err(); {
 	case errors.Is(err, io.EOF):
@@ -149,5 +149,5 @@ func (c *Conn) cause(wc *verbs.WC) error {
 	return c.res.qp.Cause(wc)
 }
 
-// errGone: the peer's device ended the connection, and its program had not closed it.
+// errGone reports that the peer's device closed the connection although its program had not.
 var errGone = errors.New("the peer has gone")

@@ -10,40 +10,41 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The receives that are posted beyond RecvQueue: the reserve for messages that take no credit, and
-// those that wait until a batch is posted again.
+// Receives posted beyond RecvQueue: a reserve for messages that consume no credit, and those that
+// wait to be posted again as a batch.
 const (
 	recvReserve = 8
 	recvBatch   = 8
 	extraRecvs  = recvReserve + recvBatch
 )
 
-// slotLen is the size of a slot: an entry or a mapping, and at the end a message, as long as their
-// request is posted.
+// slotLen is the size of a slot. It holds an entry or a mapping, with a message at its end, while
+// their request is posted.
 const slotLen = 32
 
-// resources are the objects of a connection below its ID.
+// resources holds the objects of a connection below its ID.
 type resources struct {
-	cfg   Config // with all defaults
+	cfg   Config // with all defaults applied
 	iwarp bool
 	pd    *verbs.PD
 	cq    *verbs.CQ
 	qp    *verbs.QP
 
-	// The memory that the peer may write: its table of entries, the area for mappings, the ring.
+	// The memory that the peer may write: its table of entries, the area for mappings, and the
+	// ring.
 	remote *verbs.MR
 	ring   []byte // the receive buffer
 	ringAt int    // its offset
 
-	// The memory of this side: the ring of data to send, a slot for each request, 4 bytes for each
-	// receive.
+	// The memory of this side: the ring of data to send, a slot for each request, and 4 bytes for
+	// each receive.
 	local   *verbs.MR
 	out     []byte // the send buffer
 	slotsAt int
 	recvsAt int
 }
 
-// newResources makes everything, with a QP in RESET.
+// newResources creates all objects, with the QP in RESET.
 func newResources(vctx *verbs.Context, cfg Config) (*resources, error) {
 	if err := usable(vctx.Device()); err != nil {
 		return nil, err
@@ -85,8 +86,8 @@ func (r *resources) make(vctx *verbs.Context) (err error) {
 	return r.makeQP()
 }
 
-// makeQP makes the QP with as much inline data as the device gives: a driver may refuse instead of
-// lowering it.
+// makeQP creates the QP with as much inline data as the device supports: a driver may refuse a
+// large value instead of lowering it.
 func (r *resources) makeQP() (err error) {
 	for inline := r.cfg.Inline; ; {
 		r.qp, err = r.pd.CreateQP(
@@ -111,7 +112,7 @@ func (r *resources) makeQP() (err error) {
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// data are the private data of this side.
+// data returns this side's private data.
 func (r *resources) data() []byte {
 	at, key := r.remote.Addr(), r.remote.RKey()
 	d := connData{credits: uint16(r.cfg.RecvQueue), mappings: r.cfg.Mappings,
@@ -120,9 +121,8 @@ func (r *resources) data() []byte {
 	return d.append(make([]byte, 0, privateLen))
 }
 
-// entryAt takes the entry that the peer has written to the table, and clears its place. It returns
-// false if there is none. Entries are little-endian, whatever this host is, because flagBigEndian
-// is never set.
+// entryAt reads the entry that the peer wrote to the table and clears its slot. It returns false if
+// there is none. Entries are little-endian on every host, because flagBigEndian is never set.
 func (r *resources) entryAt(i int) (e entry, ok bool, err error) {
 	addr, err := r.remote.Word(i * entryLen)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *resources) entryAt(i int) (e entry, ok bool, err error) {
 		return entry{}, false, err
 	}
 	var b [entryLen]byte
-	// the last word first: devices write in the order of the addresses
+	// the last word first: devices write in address order
 	binary.NativeEndian.PutUint64(b[8:], rest.Load())
 	binary.NativeEndian.PutUint64(b[:], addr.Load())
 	e = entry{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:])}
@@ -144,8 +144,8 @@ func (r *resources) entryAt(i int) (e entry, ok bool, err error) {
 	return e, true, nil
 }
 
-// receive is a receive with the memory of slot i. Messages by immediate need none, and rsockets on
-// InfiniBand have none.
+// receive returns a receive request with the memory of slot i. Messages sent as immediate data need
+// no memory, and rsockets on InfiniBand post none.
 func (r *resources) receive(i uint32, sge []verbs.SGE) verbs.RecvWR {
 	if !r.iwarp {
 		return verbs.RecvWR{ID: uint64(i)}
@@ -155,7 +155,7 @@ func (r *resources) receive(i uint32, sge []verbs.SGE) verbs.RecvWR {
 	return verbs.RecvWR{ID: uint64(i), SGL: sge}
 }
 
-// received is the memory of slot i.
+// received returns the memory of slot i.
 func (r *resources) received(i uint64) []byte {
 	at := r.recvsAt + int(i)*messageLen
 	return r.local.Bytes()[at : at+messageLen]
@@ -174,10 +174,10 @@ func (r *resources) postAll() error {
 	return nil
 }
 
-// closeQP destroys the QP. After that no device touches the memory.
+// closeQP destroys the QP. After that, the device no longer accesses the memory.
 func (r *resources) closeQP() error { return r.qp.Close() }
 
-// close closes everything that there is.
+// close closes all existing objects.
 func (r *resources) close() error {
 	return errors.Join(r.qp.Close(), r.cq.Close(), r.local.Close(), r.remote.Close(), r.pd.Close())
 }

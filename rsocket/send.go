@@ -6,14 +6,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// controlRoom is how many places of the send queue data leave free: for two messages of two
-// requests.
+// controlRoom is how many places data leaves free in the send queue: enough for two messages of two
+// requests each.
 const controlRoom = 4
 
-// sendID marks the completions of send requests; those of receives have the number of their slot.
+// sendID marks the completions of send requests; those of receives contain their slot number.
 const sendID = 1 << 63
 
-// dataWRs is how many requests a message with data takes.
+// dataWRs returns the number of requests that a message with data needs.
 func (c *Conn) dataWRs() int {
 	if c.res.iwarp {
 		return 2
@@ -21,14 +21,14 @@ func (c *Conn) dataWRs() int {
 	return 1
 }
 
-// sendData sends n bytes of the send buffer, for which there is room. The caller holds mu and the
-// lock of wr.
+// sendData sends n bytes of the send buffer; there must be room for them. The caller holds mu and
+// the lock of wr.
 func (c *Conn) sendData(at, n int) {
 	to := c.out.take(n)
 	c.post(newMessage(opData, uint32(n)), c.filled(at, n), to, n, false)
 }
 
-// filled returns n bytes of the send buffer as an element of a request.
+// filled returns n bytes of the send buffer as an SGE.
 func (c *Conn) filled(at, n int) verbs.SGE {
 	return verbs.SGE{Addr: c.res.local.Addr() + uint64(at), Length: uint32(n), LKey: c.res.local.LKey()}
 }
@@ -66,7 +66,7 @@ func (c *Conn) sendControl() {
 	}
 }
 
-// publish sends an entry for the next part of the receive buffer, with a new limit.
+// publish sends an entry for the next part of the receive buffer together with a new limit.
 func (c *Conn) publish() {
 	r := c.res
 	at, n := c.in.publish()
@@ -84,9 +84,9 @@ func (c *Conn) tell(m message, force bool) {
 	c.post(m, verbs.SGE{}, entry{addr: c.table.addr, key: c.table.key}, 0, force)
 }
 
-// post writes from, which may be nothing, to the peer's memory, and sends a message behind it. The
-// data of the stream among it are bytes, which the completion frees. The queue has room. The caller
-// holds mu.
+// post writes from, which may be empty, to the peer's memory, followed by a message. bytes is the
+// number of stream bytes among them, which the completion frees. The queue must have room. The
+// caller holds mu.
 func (c *Conn) post(m message, from verbs.SGE, to entry, bytes int, force bool) {
 	if c.down {
 		return

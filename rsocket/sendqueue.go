@@ -2,19 +2,19 @@
 
 package rsocket
 
-// sendQueue is the account of the send queue. Requests complete in the order of posting, and a
-// completion frees all that were posted before it.
+// sendQueue tracks the requests in the send queue. They complete in posting order, and a completion
+// frees all requests posted before it.
 type sendQueue struct {
 	depth   int
 	free    int // places for requests
 	records []sendRecord
 	first   int
 	count   int
-	wrs     int // requests behind the last signalled one
+	wrs     int // requests after the last signalled one
 	bytes   int // and their bytes of the send buffer
 }
 
-// sendRecord is one message: of one request, or of two.
+// sendRecord is one message, which takes one or two requests.
 type sendRecord struct {
 	bytes    uint32 // of the send buffer
 	wrs      uint8
@@ -25,11 +25,11 @@ func (q *sendQueue) init(depth int) {
 	*q = sendQueue{depth: depth, free: depth, records: make([]sendRecord, depth)}
 }
 
-// next is the number of the next record, which is that of its slot.
+// next returns the number of the next record, which is also that of its slot.
 func (q *sendQueue) next() int { return (q.first + q.count) % q.depth }
 
-// push notes a message that is posted, and returns whether it must be signalled: at most a quarter
-// of the queue and of the buffer is behind the last completion to come.
+// push records a posted message and reports whether it must be signalled: at most a quarter of the
+// queue and of the buffer may follow the last signalled request.
 func (q *sendQueue) push(wrs, bytes, buffer int, force bool) (signaled bool) {
 	q.wrs += wrs
 	q.bytes += bytes
@@ -43,7 +43,7 @@ func (q *sendQueue) push(wrs, bytes, buffer int, force bool) (signaled bool) {
 	return signaled
 }
 
-// pop notes a completion, and returns how many bytes of the buffer it frees.
+// pop records a completion and returns how many bytes of the buffer it frees.
 func (q *sendQueue) pop() (bytes int) {
 	for q.count > 0 {
 		r := q.records[q.first]

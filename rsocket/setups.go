@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// The limits of the connections that a listener sets up. A set-up has memory for its connection,
-// and a peer may keep it waiting for some seconds. An address has a few at a time, others of its
-// requests wait for them, and further ones are refused; other addresses do not notice. A set-up
-// that takes long does not keep those of its address waiting, as they may be of other programs,
-// behind a NAT. If there are too many in all, the oldest one is given up.
+// Limits on the connections that a listener sets up concurrently. A setup occupies memory for its
+// connection, and a peer can delay it for several seconds. Each address may have a few in progress;
+// its further requests wait for them, and beyond a limit they are refused. Other addresses are not
+// affected. A slow setup does not block others from the same address, which may come from other
+// programs behind a NAT. If there are too many in total, the oldest one is abandoned.
 const (
 	mostSetups    = 1024 // in progress
 	mostSetupsOf  = 64   // of one address, and younger than setupYoung
 	mostWaitingOf = 1024 // requests of one address, in progress or waiting
 
-	// With setupYoung, an address cannot have more than 256 set-ups begin in a second while its
-	// peers stay silent: each costs time too.
+	// setupYoung limits an address whose peers stay silent to 256 new setups per second, since each
+	// of them costs time too.
 	setupYoung = 250 * time.Millisecond
-	setupOld   = 500 * time.Millisecond // from when on a set-up may be given up
+	setupOld   = 500 * time.Millisecond // the age at which a setup may be abandoned
 )
 
-// setups are the requests that a listener is answering.
+// setups tracks the requests that a listener is answering.
 type setups struct {
-	places chan struct{} // holds one element for each in progress
+	places chan struct{} // holds one element for each setup in progress
 
 	mu     sync.Mutex // guards the fields below
 	of     map[netip.Addr]*source
-	oldest list.List // of *setup: those in progress that have not been given up
+	oldest list.List // of *setup: those in progress and not abandoned
 }
 
 // source is an address with such requests.
@@ -42,7 +42,7 @@ type source struct {
 	places chan struct{}
 }
 
-// setup is a set-up in progress.
+// setup is a setup in progress.
 type setup struct {
 	began  time.Time
 	giveUp context.CancelFunc
@@ -68,7 +68,7 @@ func (s *setups) enter(from netip.Addr) bool {
 	return true
 }
 
-// leave is the opposite of enter.
+// leave undoes enter.
 func (s *setups) leave(from netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +78,8 @@ func (s *setups) leave(from netip.Addr) {
 	}
 }
 
-// begin waits until a request that has entered may be answered. The set-up ends when the context
-// that begin returns is done, and the caller calls done afterwards.
+// begin waits until a request that has entered may be answered. The setup must stop when the
+// returned context is done, and the caller must call done afterwards.
 func (s *setups) begin(ctx context.Context, from netip.Addr) (work context.Context, done func(), err error) {
 	s.mu.Lock()
 	src := s.of[from]
@@ -101,7 +101,7 @@ func (s *setups) begin(ctx context.Context, from netip.Addr) (work context.Conte
 	return work, func() {
 		cancel()
 		s.mu.Lock()
-		s.oldest.Remove(e) // does nothing if it has been given up
+		s.oldest.Remove(e) // no-op if it was abandoned
 		s.mu.Unlock()
 		<-s.places
 		if young.Stop() {
@@ -110,8 +110,8 @@ func (s *setups) begin(ctx context.Context, from netip.Addr) (work context.Conte
 	}, nil
 }
 
-// place takes one of places. If there is none, it has the oldest set-up give up its own, as soon as
-// that is old.
+// place acquires one of places. If all are occupied, it abandons the oldest setup as soon as that
+// is old enough.
 func (s *setups) place(ctx context.Context) error {
 	for {
 		select {
@@ -119,7 +119,7 @@ func (s *setups) place(ctx context.Context) error {
 			return nil
 		default:
 		}
-		var old <-chan time.Time // never, when one has been given up for this caller
+		var old <-chan time.Time // nil once a setup was abandoned for this caller
 		if wait := s.giveUpOldest(); wait > 0 {
 			old = time.After(wait)
 		}
@@ -133,13 +133,13 @@ func (s *setups) place(ctx context.Context) error {
 	}
 }
 
-// giveUpOldest gives up the oldest set-up, or returns how long that may go on.
+// giveUpOldest abandons the oldest setup, or returns how much longer it may continue.
 func (s *setups) giveUpOldest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.oldest.Front()
 	if e == nil {
-		return setupOld // others have been given up, and have not ended yet
+		return setupOld // others were abandoned and have not ended yet
 	}
 	oldest := e.Value.(*setup)
 	if wait := setupOld - time.Since(oldest.began); wait > 0 {
@@ -150,7 +150,7 @@ func (s *setups) giveUpOldest() time.Duration {
 	return 0
 }
 
-// addrOf returns the address of a peer; the zero Addr if it is of another kind.
+// addrOf returns the address of a peer, or the zero Addr if it has no IP address.
 func addrOf(at net.Addr) netip.Addr {
 	a, ok := at.(interface{ AddrPort() netip.AddrPort })
 	if !ok {

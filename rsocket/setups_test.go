@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// begun is a set-up of a test.
+// begun is a setup in a test.
 type begun struct {
 	work context.Context
 	done func()
 }
 
-// begins has a request of an address enter, and begins to answer it within d.
+// begins lets a request of an address enter and begins to answer it within d.
 func begins(t *testing.T, s *setups, from netip.Addr, d time.Duration) (b begun, err error) {
 	require.True(t, s.enter(from))
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -30,8 +30,7 @@ func begins(t *testing.T, s *setups, from netip.Addr, d time.Duration) (b begun,
 	return b, err
 }
 
-// TestSetups: an address has a limited number of set-ups that are young; those that take long keep
-// nobody waiting.
+// TestSetups: the number of young setups of an address is limited; slow ones do not block others.
 func TestSetups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetups()
@@ -48,11 +47,11 @@ func TestSetups(t *testing.T) {
 		}
 		_, err := begins(t, &s, slow, setupYoung-1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		begin(other, time.Hour) // at once: no time passes
-		all[0].done()           // leaves its place
+		begin(other, time.Hour) // immediately: no time passes
+		all[0].done()           // frees its place
 		s.leave(slow)
 		begin(slow, time.Hour)
-		time.Sleep(1) // the others are not young any more
+		time.Sleep(1) // the others are no longer young
 		synctest.Wait()
 		for range mostSetupsOf - 1 {
 			begin(slow, time.Hour)
@@ -78,7 +77,7 @@ func TestSetups(t *testing.T) {
 	})
 }
 
-// TestSetupsGivenUp: if there are too many in all, the oldest ones have to go, but not before they
+// TestSetupsGivenUp: if there are too many in total, the oldest are abandoned, but not before they
 // have had some time.
 func TestSetupsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

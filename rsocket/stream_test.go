@@ -22,8 +22,8 @@ type wire struct {
 	sent    int    // bytes
 	read    int
 	base    uint64
-	posted  int   // bytes that are posted and not freed
-	sending []run // messages that are not complete, in the send buffer
+	posted  int   // posted and not freed
+	sending []run // incomplete messages in the send buffer
 }
 
 type wireGrant struct {
@@ -32,7 +32,7 @@ type wireGrant struct {
 	e       entry
 }
 
-// newWire has buffers that can double the given number of times.
+// newWire returns a wire whose buffers can double the given number of times.
 func newWire(t *testing.T, half int, credits uint16, size, doublings int, iwarp bool) *wire {
 	w := &wire{t: t, base: 1 << 32, buffer: make([]byte, 2*half<<doublings)}
 	w.in.init(half, half<<doublings, credits, 0)
@@ -42,10 +42,10 @@ func newWire(t *testing.T, half int, credits uint16, size, doublings int, iwarp 
 	return w
 }
 
-// nth is the byte at a position of the stream.
+// nth returns the byte at a position of the stream.
 func nth(i int) byte { return byte(i*i>>3 ^ i) }
 
-// send sends up to n bytes as one message; it reports whether it could.
+// send sends up to n bytes as one message and reports whether it could.
 func (w *wire) send(n int) bool {
 	w.out.rewind()
 	from, room := w.out.room()
@@ -66,8 +66,8 @@ func (w *wire) send(n int) bool {
 	return true
 }
 
-// fill checks that a message of n bytes at offset from of the send buffer overwrites none that is
-// not complete. It looks at the oldest ones, which are next in the ring.
+// fill checks that a message of n bytes at offset from of the send buffer overwrites no incomplete
+// message. It checks the oldest ones, which are next in the ring.
 func (w *wire) fill(from, n int) {
 	must(w.t, from >= 0 && from+n <= w.out.top, "inside the send buffer")
 	for _, m := range w.sending[:min(len(w.sending), 16)] {
@@ -151,7 +151,7 @@ func (w *wire) check() {
 	must(w.t, in.count <= int(in.credits), "lengths")
 }
 
-// must is require.True for what is asked a million times.
+// must is a require.True for conditions that are checked a million times.
 func must(t *testing.T, ok bool, what string) {
 	if !ok {
 		t.Helper()
@@ -159,8 +159,8 @@ func must(t *testing.T, ok bool, what string) {
 	}
 }
 
-// TestStreamModel: random steps of both sides, with buffers and credits of every size, for more
-// than 65,536 messages in total; nothing is lost, out of place or stuck.
+// TestStreamModel takes random steps on both sides, with buffers and credits of every size, for
+// more than 65,536 messages in total; nothing may be lost, misplaced or stuck.
 func TestStreamModel(t *testing.T) {
 	for seed := range uint64(24) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
@@ -193,15 +193,15 @@ func TestStreamModel(t *testing.T) {
 	}
 }
 
-// TestRingsGrow: a ring of 2,000 bytes, that may become 16,000, does if the peer sends large
-// messages, or more than it holds before the program reads; not if the program keeps up with small
-// messages.
+// TestRingsGrow: a ring of 2,000 bytes that may grow to 16,000 grows if the peer sends large
+// messages, or more than the ring holds before the program reads, but not if the program keeps up
+// with small messages.
 func TestRingsGrow(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		message       int
-		ahead         int // messages before one is read
-		recvd, posted int // the sizes of the rings in the end
+		ahead         int // messages in flight before one is read
+		recvd, posted int // the final sizes of the rings
 	}{
 		{"large messages", 1 << 20, 1, 16000, 16000},
 		{"a reader that is late", 300, 1 << 20, 16000, 2000},
@@ -228,7 +228,7 @@ func TestRingsGrow(t *testing.T) {
 	}
 }
 
-// TestRewind: a sender that is never far ahead uses the start of its ring only.
+// TestRewind: a sender that is never far ahead uses only the start of its ring.
 func TestRewind(t *testing.T) {
 	w := newWire(t, 1000, 100, 2000, 0, false)
 	for range 100 {
@@ -240,8 +240,7 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// TestFirstSizes: buffers begin with the size of librdmacm's, and by doubling it come to their
-// whole size.
+// TestFirstSizes: buffers start at the size of librdmacm's and reach their full size by doubling.
 func TestFirstSizes(t *testing.T) {
 	for buffer, first := range map[int]int{4096: 4096, 10_002: 10_002, 131072: 131072, 131074: 131074, 262144: 131072,
 		1 << 20: 131072, 3 << 20: 196608, 600_000: 150_000, 524_290: 524_290, 1 << 30: 131072} {
@@ -252,8 +251,7 @@ func TestFirstSizes(t *testing.T) {
 	require.Equal(t, 150_000, firstSize(300_000))
 }
 
-// TestSequenceWraps: the numbers of messages and limits go past 65,535 with every number of
-// credits.
+// TestSequenceWraps: message numbers and limits pass 65,535 with every number of credits.
 func TestSequenceWraps(t *testing.T) {
 	for _, credits := range []uint16{16, 384, 32768, 40000, maxQueue} {
 		w := newWire(t, 1<<20, credits, 1<<20, 0, false)
@@ -283,7 +281,7 @@ func TestInboundRefuses(t *testing.T) {
 	requireViolation(t, fresh().mapping(2), BadIndex)
 	in := fresh()
 	require.NoError(t, in.data(60))
-	requireViolation(t, in.data(41), TooMuchData) // over the end of the entry, although the other half is free
+	requireViolation(t, in.data(41), TooMuchData) // beyond the end of the entry, although the other half is free
 	require.NoError(t, in.data(40))
 	requireViolation(t, in.data(1), TooMuchData) // the second half is not published
 	require.True(t, func() bool { due, publish := in.grantDue(); return due && publish }())
@@ -302,8 +300,8 @@ func TestInboundRefuses(t *testing.T) {
 	requireViolation(t, in.data(1), DataAfterEnd)
 }
 
-// TestMappingsAreConsumed: a mapping takes a credit, which comes back. 1,000 of them do not stop
-// the stream.
+// TestMappingsAreConsumed: a mapping consumes a credit, which is returned. 1,000 of them do not
+// block the stream.
 func TestMappingsAreConsumed(t *testing.T) {
 	var in inbound
 	in.init(100, 100, 16, 1)
@@ -343,7 +341,8 @@ func TestOutboundRefuses(t *testing.T) {
 	require.False(t, o.credit(), "the margin is left")
 }
 
-// FuzzCredits: whatever numbers a peer sends, the limit never goes back and never goes too far.
+// FuzzCredits: whatever numbers a peer sends, the limit never decreases and never exceeds the
+// maximum.
 func FuzzCredits(f *testing.F) {
 	f.Add(uint16(16), []byte{1, 1, 0, 16, 2, 1, 255, 255})
 	f.Add(uint16(65000), []byte{1, 0, 0, 16, 2, 1, 255, 255})
@@ -368,8 +367,8 @@ func FuzzCredits(f *testing.F) {
 					must(t, sent <= limit, "sent beyond the limit")
 				}
 			} else {
-				// The limit with these 16 bits that is possible, if there is one: not below the old
-				// one, not beyond sent + credits.
+				// The possible limit with these 16 bits, if there is one: not below the old limit
+				// and not above sent + credits.
 				want := -1
 				for l := limit; l <= sent+int(credits); l++ {
 					if uint32(l)&0xffff == value {
@@ -389,8 +388,8 @@ func FuzzCredits(f *testing.F) {
 	})
 }
 
-// FuzzInbound: whatever messages arrive, the account stays right, and what it refuses changes
-// nothing.
+// FuzzInbound: whatever messages arrive, the state stays consistent, and refused messages have no
+// effect.
 func FuzzInbound(f *testing.F) {
 	f.Add(uint16(100), uint16(16), []byte{0, 0, 60, 0, 0, 40, 4, 0, 50, 0, 0, 100})
 	f.Fuzz(func(t *testing.T, half, credits uint16, script []byte) {
@@ -432,13 +431,13 @@ func FuzzInbound(f *testing.F) {
 	})
 }
 
-// TestSendQueue: a writer that finds no room always has a completion to come.
+// TestSendQueue: a writer that finds no room always has a completion to wait for.
 func TestSendQueue(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, depth := range []int{16, 17, 384} {
 		var q sendQueue
 		q.init(depth)
-		var due []bool // of the messages that are posted, whether they are signalled
+		var due []bool // for each posted message, whether it is signalled
 		used, buffer := 0, 4096
 		for range 10_000 {
 			n := rnd.IntN(buffer/4 + 1)

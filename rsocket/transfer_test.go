@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// TestExchange: random pieces in both directions at once, with buffers and queues of every kind on
-// either side.
+// TestExchange sends random pieces in both directions concurrently, with buffers and queues of
+// every kind on either side.
 func TestExchange(t *testing.T) {
 	dev := usiwDevice(t, usiw.Config{})
 	tiny := rsocket.Config{Device: dev, RecvBuffer: 4096, SendBuffer: 4096, RecvQueue: 16, SendQueue: 16,
@@ -67,7 +67,7 @@ func TestIPv6(t *testing.T) {
 	require.ErrorContains(t, err, "no suitable address")
 }
 
-// TestSequenceWrap: more messages than the numbers count, over a connection.
+// TestSequenceWrap sends more messages than the numbers can count, over a connection.
 func TestSequenceWrap(t *testing.T) {
 	c1, c2 := pair(t)
 	messages := 70_000
@@ -102,7 +102,7 @@ func TestSequenceWrap(t *testing.T) {
 	require.NoError(t, <-sent)
 }
 
-// counted counts the calls of an io.Reader or io.Writer, and hides what else it can.
+// counted counts the calls of an io.Reader or io.Writer and hides its other methods.
 type counted struct {
 	r     io.Reader
 	w     io.Writer
@@ -151,7 +151,8 @@ func (f *failing) Read(p []byte) (int, error) {
 
 func (f *failing) Write(p []byte) (int, error) { return f.Read(p) }
 
-// TestCopyFails: the errors of the other side are returned as they are, and what was taken counts.
+// TestCopyFails: errors of the other reader or writer are returned unchanged, and data transferred
+// before is counted.
 func TestCopyFails(t *testing.T) {
 	c1, c2 := pair(t)
 	broken := errors.New("broken")
@@ -186,7 +187,7 @@ func TestBuffers(t *testing.T) {
 	_, err = io.ReadFull(c2, got)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(want, got))
-	// By ReadFrom, and by the WriteTo of net.
+	// With ReadFrom, and with the WriteTo of package net.
 	x := append(net.Buffers(nil), w...)
 	n, err = c1.ReadFrom(&x)
 	require.NoError(t, err)
@@ -208,7 +209,7 @@ func TestBuffers(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// fits writes n bytes, which the peer's buffer holds.
+// fits writes n bytes that fit into the peer's buffer.
 func fits(t *testing.T, c *rsocket.Conn, n int) {
 	t.Helper()
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(30*time.Second)))
@@ -217,8 +218,8 @@ func fits(t *testing.T, c *rsocket.Conn, n int) {
 	require.Equal(t, n, k)
 }
 
-// more writes more than the peer's buffer holds, and returns how many bytes of it have been sent in
-// a short time.
+// more writes more than the peer's buffer holds, and returns how many bytes of it were sent in a
+// short time.
 func more(t *testing.T, c *rsocket.Conn) int {
 	t.Helper()
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
@@ -228,8 +229,8 @@ func more(t *testing.T, c *rsocket.Conn) int {
 	return n
 }
 
-// TestBuffersGrow: the peer can be far ahead of a program that has received much at a time, and not
-// of one that has received as much in small messages, one after the other.
+// TestBuffersGrow: the peer can get far ahead of a program that received much at once, but not of
+// one that received as much in small messages, one after the other.
 func TestBuffersGrow(t *testing.T) {
 	const total = 4 << 20
 	for _, c := range []struct {
@@ -257,13 +258,13 @@ func TestBuffersGrow(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a peer that does not read holds up its own connection only, and only the buffers
-// of that one are full.
+// TestSlowReader: a peer that does not read blocks only its own connection, and only that
+// connection's buffers are full.
 func TestSlowReader(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{})}
 	slow1, slow2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
-	const n = rsocket.DefaultBuffer // what the peer's buffer holds at first
+	const n = rsocket.DefaultBuffer // the initial size of the peer's buffer
 	fits(t, slow1, n)
 	require.Zero(t, more(t, slow1))
 	exchange(t, c1, c2, 1<<19)
@@ -281,7 +282,8 @@ type tap struct{ packets atomic.Int64 }
 
 func (p *tap) Packet(*usiw.Packet) { p.packets.Add(1) }
 
-// TestKeepAlive: an idle connection sends, lives on, and stops sending when told.
+// TestKeepAlive: an idle connection sends keep-alives, survives, and stops sending when keep-alive
+// is disabled.
 func TestKeepAlive(t *testing.T) {
 	p := new(tap)
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{Tap: p}), KeepAlive: rsocket.None}
@@ -307,8 +309,8 @@ func TestKeepAlive(t *testing.T) {
 	require.NoError(t, c1.SetKeepAlive(true))
 }
 
-// TestKeepAliveAnswers: with keep-alive a connection in which nobody is answers the end of its
-// peer.
+// TestKeepAliveAnswers: with keep-alive, a connection without goroutines inside answers its peer's
+// close.
 func TestKeepAliveAnswers(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), KeepAlive: time.Millisecond}
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")
@@ -324,8 +326,8 @@ func TestKeepAliveAnswers(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 }
 
-// TestManyAtOnce: any number of goroutines may write and read; each Write stays whole up to the
-// size of a message.
+// TestManyAtOnce: any number of goroutines may write and read; each Write stays contiguous up to
+// the size of a message.
 func TestManyAtOnce(t *testing.T) {
 	c1, c2 := pair(t)
 	const writers, lines = 8, 200
@@ -363,9 +365,9 @@ func TestManyAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EPIPE)
 }
 
-// TestReserve: nobody is inside a connection whose receives are all but taken by data, and messages
-// without credit still find one: grants, because the other side reads, and its SHUTDOWN. On iWARP a
-// message without a receive would end the connection.
+// TestReserve: no goroutine is inside a connection whose receives are almost all consumed by data,
+// and messages without credit still find one: grants, because the other side reads, and its
+// SHUTDOWN. On iWARP, a message without a receive would terminate the connection.
 func TestReserve(t *testing.T) {
 	cfg := rsocket.Config{Device: usiwDevice(t, usiw.Config{}), RecvQueue: 32}
 	c1, c2 := pairOn(t, cfg, cfg, "127.0.0.1:0")

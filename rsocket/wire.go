@@ -8,7 +8,7 @@ import "encoding/binary"
 const (
 	version = 1
 
-	flagBigEndian = 1 << 0 // RS_CONN_FLAG_NET: what is written by RDMA into this side's tables must be big-endian
+	flagBigEndian = 1 << 0 // RS_CONN_FLAG_NET: the peer must write big-endian into this side's tables
 	flagMappings  = 1 << 1 // RS_CONN_FLAG_IOMAP: an area for mappings follows the table
 
 	privateLen = 40 // struct rs_conn_data
@@ -16,12 +16,12 @@ const (
 	mappingLen = 24 // struct rs_iomap
 	messageLen = 4
 
-	// A table has two entries: while the peer fills one half of the buffer, the other one can be
+	// A table has two entries: while the peer fills one half of the buffer, the other can be
 	// published.
 	tableEntries = 2
 
-	// maxMessage is the largest message that is sent. The wire has 29 bits for its length, and
-	// those of rsocket.c have up to 65,536 bytes; it takes larger ones.
+	// maxMessage is the largest message that is sent. The wire format has 29 bits for its length.
+	// rsocket.c sends up to 65,536 bytes and accepts more.
 	maxMessage = 1 << 20
 )
 
@@ -42,7 +42,7 @@ const (
 	ctrlShutdown   = 2
 )
 
-// message is what tells the peer what was done: the immediate of a Write, or a Send of 4 bytes.
+// message notifies the peer of what was done. It is the immediate of a Write, or a Send of 4 bytes.
 type message uint32
 
 const dataBits = 29
@@ -54,14 +54,14 @@ func newMessage(o op, data uint32) message {
 func (m message) op() op       { return op(m >> dataBits) }
 func (m message) data() uint32 { return uint32(m) & (1<<dataBits - 1) }
 
-// entry is a part of a receive buffer that its owner has published.
+// entry is a part of a receive buffer that its owner published.
 type entry struct {
 	addr   uint64
 	key    uint32
 	length uint32
 }
 
-// check refuses an entry to which nothing can be written.
+// check refuses an entry that cannot be written to.
 func (e entry) check() error {
 	if e.length == 0 {
 		return violation(BadMemory, 0, 1)
@@ -79,8 +79,7 @@ func (e entry) put(b []byte, order binary.ByteOrder) {
 	order.PutUint32(b[12:], e.length)
 }
 
-// connData are the private data that the two sides exchange when they connect (struct
-// rs_conn_data).
+// connData is the private data that both sides exchange when they connect (struct rs_conn_data).
 type connData struct {
 	bigEndian bool // the byte order of tables and of 4-byte Sends
 	mappings  int  // entries of the area for mappings
@@ -90,7 +89,7 @@ type connData struct {
 	buffer    entry // the first part of the receive buffer
 }
 
-// order is the byte order of what is written to this side.
+// order returns the byte order of what is written to this side.
 func (d *connData) order() binary.ByteOrder {
 	if d.bigEndian {
 		return binary.BigEndian
@@ -98,7 +97,7 @@ func (d *connData) order() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// append encodes the private data. Their fields are always in network byte order.
+// append encodes the private data. Its fields are always in network byte order.
 func (d *connData) append(b []byte) []byte {
 	var flags byte = flagMappings
 	if d.bigEndian {
@@ -115,8 +114,8 @@ func (d *connData) append(b []byte) []byte {
 	return b
 }
 
-// scaled is the number of mappings in one byte: up to 128 as it is, otherwise in units of 256 with
-// the highest bit set (rs_value_to_scale).
+// scaled encodes the number of mappings in one byte: up to 128 directly, otherwise in units of 256
+// with the highest bit set (rs_value_to_scale).
 func scaled(n int) byte {
 	if n <= 128 {
 		return byte(n)
@@ -131,8 +130,8 @@ func unscaled(v byte) int {
 	return int(v&0x7f) << 8
 }
 
-// parseConnData decodes and checks the peer's private data. What follows them is ignored:
-// InfiniBand fills up with zeros.
+// parseConnData decodes and checks the peer's private data. Trailing bytes are ignored: InfiniBand
+// pads with zeros.
 func parseConnData(b []byte) (d connData, err error) {
 	if len(b) < privateLen {
 		return d, violation(ShortPrivateData, uint64(len(b)), privateLen)

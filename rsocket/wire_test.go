@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example are private data as rsockets of C on a little-endian host send them, with numbers that
-// can be told apart.
+// example is private data as C rsockets on a little-endian host send it, with distinguishable
+// numbers.
 const example = "01" + "02" + "0180" + "000000" + "00" +
 	"00007f0102030400" + "11223344" + "00000002" +
 	"00007f0102030500" + "55667788" + "00010000"
@@ -35,7 +35,7 @@ func TestConnDataBytes(t *testing.T) {
 		_, err := parseConnData(want[:n])
 		requireViolation(t, err, ShortPrivateData)
 	}
-	// What InfiniBand adds, unknown flags and the reserved bytes do not matter.
+	// InfiniBand's padding, unknown flags and the reserved bytes do not matter.
 	odd := append(bytes.Clone(want), make([]byte, 156)...)
 	odd[1] |= 0xf0
 	odd[4], odd[5], odd[6] = 0xa5, 0x5a, 0xff
@@ -106,7 +106,7 @@ func TestEntryOrder(t *testing.T) {
 	require.Equal(t, e, parseEntry(b))
 }
 
-// FuzzConnData: whatever is accepted can be used, and is encoded to the same again.
+// FuzzConnData: whatever is accepted can be used and is encoded to the same bytes.
 func FuzzConnData(f *testing.F) {
 	d := exampleData()
 	f.Add(d.append(nil))

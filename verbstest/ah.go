@@ -17,8 +17,8 @@ var ahTests = []test{
 	{"Many", ahMany},
 }
 
-// paths returns two sides and the path between them. ok is false if the device has no address
-// handles; it must then refuse to make them.
+// paths returns two sides and the path between them. ok is false if the device lacks address
+// handles; it must then refuse to create them.
 func (w *world) paths() (p *pair, path verbs.AHAttr, ok bool) {
 	w.Helper()
 	if w.overIWARP() {

@@ -12,19 +12,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Posting and polling allocate nothing on success. Under the race detector the same calls are made,
-// but allocations are not counted.
+// Posting and polling must not allocate on success. Under the race detector the same calls are
+// made, but allocations are not counted.
 var allocTests = []test{
 	{"Post", allocPost},
 	{"PollAndRecv", allocPollAndRecv},
 }
 
-// allocates requires that f, which is called runs+1 times, allocates nothing.
+// allocates requires that f, which is called runs+1 times, does not allocate.
 func (w *world) allocates(what string, runs int, f func()) {
 	w.Helper()
 	n := testing.AllocsPerRun(runs, f)
 	if !w.iwarp() && (w.siwBelow(w.f.Active) || w.siwBelow(w.f.Passive)) {
-		// Goroutines of the device wait for the kernel while the program does not, and that
+		// The device's goroutines wait in the kernel while the program does not, and that
 		// allocates.
 		w.without("alloc-free progress")
 		return
@@ -34,8 +34,8 @@ func (w *world) allocates(what string, runs int, f func()) {
 	}
 }
 
-// allocPost posts one request of every kind that the peer's program need not answer, and polls its
-// completion.
+// allocPost posts one request of every kind that completes without the peer's program, and polls
+// its completion.
 func allocPost(w *world) outcome {
 	p := w.pair(pairConfig{})
 	sgl := p.a.mem.sgl(0, 64)
@@ -82,7 +82,7 @@ func allocPost(w *world) outcome {
 			}
 		}
 		for range 70 {
-			one() // queues grow to their size first
+			one() // queues first grow to their final size
 		}
 		w.allocates(k.name, 100, one)
 		require.Empty(w, failed, k.name)
@@ -90,7 +90,8 @@ func allocPost(w *world) outcome {
 	return tested
 }
 
-// allocPollAndRecv posts receives, sends into them, and polls both sides, each counted on its own.
+// allocPollAndRecv posts receives, sends into them, and polls both sides. Each is counted
+// separately.
 func allocPollAndRecv(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const runs = 50 // AllocsPerRun calls its function once more

@@ -38,7 +38,7 @@ var atomicTests = []test{
 	{"WriteDenied", atomicWriteDenied},
 }
 
-// atomicOps are the atomic operations with an instance of each that changes a word of 1.
+// atomicOps lists the atomic operations, each with an instance that changes a word containing 1.
 var atomicOps = []struct {
 	op     verbs.Op
 	wc     verbs.WCOpcode
@@ -52,7 +52,7 @@ var atomicOps = []struct {
 		CompareMask: ones, Swap: 4, SwapMask: ones}, 4},
 }
 
-// atomics returns the requests of the list that the device has, without operands.
+// atomics returns the requests of the list that the device supports, without operands.
 func (w *world) atomics(ops ...verbs.Op) []verbs.SendWR {
 	w.Helper()
 	var wrs []verbs.SendWR
@@ -64,12 +64,12 @@ func (w *world) atomics(ops ...verbs.Op) []verbs.SendWR {
 	return wrs
 }
 
-// everyAtomic returns every atomic that the device has, without operands.
+// everyAtomic returns every atomic that the device supports, without operands.
 func (w *world) everyAtomic() []verbs.SendWR {
 	return w.atomics(verbs.OpFetchAdd, verbs.OpCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap)
 }
 
-// lacks reports whether the device does not have op, and requires that it then refuses wr.
+// lacks reports whether the device lacks op, and requires that it then refuses wr.
 func (p *pair) lacks(op verbs.Op, wr verbs.SendWR) bool {
 	p.Helper()
 	if p.has(op) {
@@ -91,7 +91,7 @@ func at(wr verbs.SendWR, sink *mem, sinkOff int, target *mem, off int) verbs.Sen
 }
 
 // atomic runs wr on a word with the value original. It requires that the word then has the value
-// result, that original arrives, and that nothing around both words changes.
+// result, that original is returned, and that nothing around either word changes.
 func (p *pair) atomic(wr verbs.SendWR, wc verbs.WCOpcode, original, result uint64) {
 	p.Helper()
 	const off, sink = 1024, 520
@@ -186,7 +186,7 @@ func addFields(v, add, mask uint64) (sum uint64) {
 	return sum
 }
 
-// atomicMaskedRandom compares operations with random operands with the definition.
+// atomicMaskedRandom compares operations on random operands with the definition.
 func atomicMaskedRandom(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpMaskedFetchAdd,
@@ -214,8 +214,7 @@ func atomicMaskedRandom(w *world) outcome {
 	return tested
 }
 
-// atomicByteOrder: the operation is done on the native integer, and operands and results are
-// numbers.
+// atomicByteOrder: operations work on the native integer, and operands and results are numbers.
 func atomicByteOrder(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, c := range atomicOps {
@@ -234,7 +233,7 @@ func atomicByteOrder(w *world) outcome {
 }
 
 // atomicPipelined posts many more atomics than may be in progress. Each returns the result of the
-// one before.
+// previous one.
 func atomicPipelined(w *world) outcome {
 	for _, depth := range []int{1, 4, 0} {
 		p := w.pair(pairConfig{aParam: cm.ConnParam{InitiatorDepth: depth},
@@ -257,8 +256,8 @@ func atomicPipelined(w *world) outcome {
 	return tested
 }
 
-// atomicContention has three connections add to one word. The CPU adds too if the device says that
-// its atomics are atomic with respect to the CPU.
+// atomicContention has three connections add to one word. The CPU adds too if the device declares
+// its atomics atomic with respect to the CPU.
 func atomicContention(w *world) outcome {
 	pairs := []*pair{w.pair(pairConfig{}), w.pair(pairConfig{}), w.pair(pairConfig{})}
 	add := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Flags: verbs.SendSignaled, Add: 1}
@@ -302,8 +301,8 @@ func atomicContention(w *world) outcome {
 	return tested
 }
 
-// atomicLock: two connections exclude each other by a lock bit that masked CmpSwap sets and clears,
-// in the same word as a counter. Without masked CmpSwap the lock is a word of its own.
+// atomicLock: two connections exclude each other with a lock bit that masked CmpSwap sets and
+// clears, in the same word as a counter. Without masked CmpSwap, the lock is a separate word.
 func atomicLock(w *world) outcome {
 	one, two := w.pair(pairConfig{}), w.pair(pairConfig{})
 	take := verbs.SendWR{Opcode: verbs.WRMaskedAtomicCmpAndSwp, CompareMask: 1 << 63, Swap: 1 << 63, SwapMask: 1 << 63}
@@ -357,8 +356,7 @@ func atomicDenied(w *world) outcome {
 	return tested
 }
 
-// misaligned requires that no atomic operation is executed at offset off of target, whose memory is
-// buf.
+// misaligned requires that no atomic operation is executed at offset off of target.
 func (w *world) misaligned(target func(s *side) (m *mem, off int)) {
 	by := w.pair(pairConfig{})
 	for _, c := range atomicOps {
@@ -399,14 +397,14 @@ func atomicMisaligned(w *world) outcome {
 	return tested
 }
 
-// atomicUnalignedBuffer: on iWARP the address of the memory must be aligned, not the tagged offset
-// (RFC 7306 section 5.2.1).
+// atomicUnalignedBuffer: on iWARP the memory address must be aligned, not the tagged offset (RFC
+// 7306 section 5.2.1).
 func atomicUnalignedBuffer(w *world) outcome {
 	if w.noIova() {
 		return noted
 	}
 	if !w.iwarp() {
-		// InfiniBand checks only the virtual address; the memory may have any address in its page.
+		// InfiniBand checks only the virtual address; the memory may be at any offset in its page.
 		w.atomicsAt(func(s *side) (*mem, int) { return s.registerIova(s.alloc(4096, 0).Bytes(), 1<<32, allRights), 8 })
 		return tested
 	}
@@ -423,7 +421,7 @@ func atomicUnalignedBuffer(w *world) outcome {
 	return tested
 }
 
-// atomicAlignedBuffer: an odd tagged offset that leads to an aligned address.
+// atomicAlignedBuffer: an odd tagged offset that maps to an aligned address.
 func atomicAlignedBuffer(w *world) outcome {
 	if w.noIova() {
 		return noted
@@ -464,7 +462,7 @@ func atomicBadSink(w *world) outcome {
 		}
 		for _, name := range append([]string{"ReadOnly"}, badLocals...) {
 			if name == "SecondElement" {
-				continue // an atomic has one element: BadRequest
+				continue // an atomic has exactly one element: see BadRequest
 			}
 			w.sub(c.op.String()+"/"+name, func(w *world) outcome {
 				p := w.pair(pairConfig{})
@@ -479,8 +477,8 @@ func atomicBadSink(w *world) outcome {
 				wr.ID, wr.RemoteAddr, wr.RKey = 3, p.b.mem.at(16), p.b.mem.RKey()
 				p.b.mem.put(16, 1)
 				if !w.iwarp() || p.kernelIWARP() {
-					// The sink is checked when the answer arrives; the peer has executed the
-					// request.
+					// The sink is checked when the response arrives; by then the peer has executed
+					// the request.
 					require.NotEqual(w, verbs.WCSuccess.String(), p.a.run(wr).Status.String())
 					p.disconnected()
 				} else {
@@ -496,7 +494,7 @@ func atomicBadSink(w *world) outcome {
 	return tested
 }
 
-// atomicBadRequest: a request that is wrong whatever the memory is refused when it is posted.
+// atomicBadRequest: a request that is invalid regardless of memory is refused when it is posted.
 func atomicBadRequest(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, c := range atomicOps {

@@ -10,12 +10,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// forAtomicWrite is a pair whose QPs were created for Atomic Writes. A device without them refuses
-// the QP.
+// forAtomicWrite configures a pair whose QPs support Atomic Writes. A device without them refuses
+// to create the QP.
 var forAtomicWrite = pairConfig{ops: verbs.MakeOpSet(verbs.OpAtomicWrite)}
 
-// noAtomicWrite reports whether the device does not have Atomic Writes, and requires that it then
-// refuses them.
+// noAtomicWrite reports whether the device lacks Atomic Writes, and requires that it then refuses
+// them.
 func (w *world) noAtomicWrite() bool {
 	w.Helper()
 	p := w.pair(pairConfig{})
@@ -33,8 +33,8 @@ func (m *mem) remote(off, n int) verbs.Remote {
 	return verbs.Remote{Addr: m.at(off), Length: uint64(n), RKey: m.RKey()}
 }
 
-// atomicWrite: the word gets the value and nothing around it changes, alone and in a list with
-// other requests, which stays in order.
+// atomicWrite: the word gets the value and nothing around it changes, both for a single request and
+// in a list with others, which stays in order.
 func atomicWrite(w *world) outcome {
 	if w.noAtomicWrite() {
 		return noted
@@ -49,7 +49,7 @@ func atomicWrite(w *world) outcome {
 	rest()
 	same()
 
-	// None is signalled but the last, and each is behind the one before it.
+	// Only the last one is signalled, and each follows the one before it.
 	p.b.recv(7, p.b.mem.sgl(2048, 8)...)
 	quiet := verbs.AtomicWrite(p.b.mem.remote(off, 8), 1)
 	quiet.Flags = 0
@@ -71,7 +71,7 @@ func atomicWrite(w *world) outcome {
 	return tested
 }
 
-// atomicWriteOnce: who reads the word finds one value or the next one, never a part of each.
+// atomicWriteOnce: a reader of the word sees either the old or the new value, never a mixture.
 func atomicWriteOnce(w *world) outcome {
 	if w.noAtomicWrite() {
 		return noted
@@ -111,7 +111,7 @@ func atomicWriteOnce(w *world) outcome {
 	return tested
 }
 
-// atomicWriteDenied: what must not be written is not, and the requester is told.
+// atomicWriteDenied: protected memory is not written, and the requester gets an error.
 func atomicWriteDenied(w *world) outcome {
 	if w.noAtomicWrite() {
 		return noted

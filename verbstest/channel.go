@@ -26,7 +26,7 @@ var channelTests = []test{
 	{"ClosedOverflowedCQ", channelClosedOverflowedCQ},
 }
 
-// event waits for the next event of ch, which must be of cq.
+// event waits for the next event of ch, which must be for cq.
 func (h *host) event(ch *verbs.CompChannel, cq *verbs.CQ) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), waitLimit)
@@ -61,14 +61,14 @@ func (h *host) drain(cq *verbs.CQ, n int) {
 	}
 }
 
-// listening makes a pair whose passive side has a channel for its receive CQ.
+// listening returns a pair whose passive side has a channel for its receive CQ.
 func (w *world) listening() (*pair, *verbs.CompChannel) {
 	w.Helper()
 	ch := w.b.createChannel()
 	return w.pair(pairConfig{bChan: [2]*verbs.CompChannel{nil, ch}}), ch
 }
 
-// channelArm: one arming, one event.
+// channelArm: arming once delivers one event.
 func channelArm(w *world) outcome {
 	p, ch := w.listening()
 	for i := range 8 {
@@ -96,8 +96,8 @@ func channelArm(w *world) outcome {
 	return tested
 }
 
-// channelArmedTooLate: completions that are already in the queue send no event. Therefore a program
-// must poll after arming.
+// channelArmedTooLate: completions that are already in the queue generate no event. A program must
+// therefore poll after arming.
 func channelArmedTooLate(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
@@ -115,8 +115,8 @@ func channelArmedTooLate(w *world) outcome {
 func channelSolicited(w *world) outcome {
 	p, ch := w.listening()
 	if p.iwarp() && !w.f.userSpace() {
-		// The kernel's siw sends no solicited events for receives. A CQ that is armed for any
-		// completion must get one.
+		// Kernel siw generates no solicited events for receives. A CQ armed for any completion must
+		// get one.
 		p.b.recv(1)
 		require.NoError(w, p.b.rcq.ReqNotify(false))
 		p.a.run(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited})
@@ -176,7 +176,7 @@ func channelSolicited(w *world) outcome {
 	return tested
 }
 
-// channelSolicitedError: a completion that failed counts as solicited.
+// channelSolicitedError: a failed completion counts as solicited.
 func channelSolicitedError(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
@@ -209,7 +209,7 @@ func channelAnyBeatsSolicited(w *world) outcome {
 	return tested
 }
 
-// channelSeveralCQs: one channel delivers the events of several CQs, and names the CQ of each.
+// channelSeveralCQs: one channel delivers the events of several CQs and identifies the CQ of each.
 func channelSeveralCQs(w *world) outcome {
 	ch := w.b.createChannel()
 	shared := pairConfig{bChan: [2]*verbs.CompChannel{ch, ch}}
@@ -234,13 +234,13 @@ func channelSeveralCQs(w *world) outcome {
 		w.b.drain(cq, 1)
 	}
 	w.b.noEvent(ch)
-	// The send CQ's event names the send CQ.
+	// The send CQ's event identifies the send CQ.
 	pairs[1].b.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled})
 	w.b.event(ch, pairs[1].b.scq)
 	return tested
 }
 
-// channelCQWait: Wait fails on a CQ with a channel of the caller.
+// channelCQWait: Wait fails on a CQ whose channel belongs to the caller.
 func channelCQWait(w *world) outcome {
 	ch := w.a.createChannel()
 	cq := w.a.createCQ(verbs.CQConfig{Channel: ch})
@@ -289,7 +289,7 @@ func channelCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// channelClosedCQ: the event of a CQ is dropped if the CQ is closed before the event is read.
+// channelClosedCQ: an event is dropped if its CQ is closed before the event is read.
 func channelClosedCQ(w *world) outcome {
 	p, ch := w.listening()
 	p.b.recv(1)
@@ -303,7 +303,7 @@ func channelClosedCQ(w *world) outcome {
 	return tested
 }
 
-// channelClosedOverflowedCQ: so is that of a CQ which has lost completions.
+// channelClosedOverflowedCQ: so is an event of a CQ that lost completions.
 func channelClosedOverflowedCQ(w *world) outcome {
 	ch := w.b.createChannel()
 	for range 20 {

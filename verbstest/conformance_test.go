@@ -11,8 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestExample runs what the example shows, and requires that there are results of what it asks for,
-// and of nothing else.
+// TestExample runs the example and requires results for the subjects it requests, and no others.
 func TestExample(t *testing.T) {
 	seen := map[string]bool{}
 	var lacks []verbstest.Lack

@@ -58,7 +58,7 @@ type attempt struct {
 	done chan error
 }
 
-// dial starts to connect a new side to ln.
+// dial starts connecting a new side to ln.
 func (w *world) dial(ctx context.Context, ln *cm.Listener, param cm.ConnParam) *attempt {
 	w.Helper()
 	a := &attempt{id: w.resolve(ln), side: w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}),
@@ -98,8 +98,8 @@ func connectAddresses(w *world) outcome {
 	return tested
 }
 
-// connectAnyAddress: a listener without a host accepts connections to every address, one with a
-// host to that address alone.
+// connectAnyAddress: a listener without a host accepts connections to every address, a listener
+// with a host only connections to that address.
 func connectAnyAddress(w *world) outcome {
 	ln, err := cm.Listen(within(w.T), ":0", cm.Config{Context: w.b.ctx})
 	require.NoError(w, err)
@@ -149,7 +149,7 @@ func connectAnyAddress(w *world) outcome {
 	return tested
 }
 
-// joined is a pair of two sides that the test has connected by itself.
+// joined returns a pair of two sides that the test connected itself.
 func (w *world) joined(a, b *side) *pair {
 	w.Helper()
 	if w.f.ActiveFirst {
@@ -158,7 +158,7 @@ func (w *world) joined(a, b *side) *pair {
 	return &pair{world: w, a: a, b: b}
 }
 
-// connectSource: the local address can be chosen; an address that this host does not have is an
+// connectSource: the local address can be chosen; choosing an address that this host lacks is an
 // error.
 func connectSource(w *world) outcome {
 	first := w.pair(pairConfig{})
@@ -189,7 +189,7 @@ func connectSource(w *world) outcome {
 	require.Equal(w, local.Addr(), got.Addr())
 	require.NotEqual(w, local.Port(), got.Port())
 
-	// An address of documentation (RFC 5737, RFC 3849), which no machine has.
+	// An address reserved for documentation (RFC 5737, RFC 3849), which no machine has.
 	absent := netip.MustParseAddr("203.0.113.1")
 	if local.Addr().Is6() {
 		absent = netip.MustParseAddr("2001:db8:ffff::1")
@@ -206,8 +206,8 @@ func connectSource(w *world) outcome {
 	return tested
 }
 
-// connectSharedContext: without a context in the configuration, connections are made on the
-// device's shared one.
+// connectSharedContext: without a context in the configuration, connections use the device's shared
+// one.
 func connectSharedContext(w *world) outcome {
 	shared := func(dev *verbs.Device) *host {
 		ctx, err := dev.SharedContext()
@@ -230,7 +230,7 @@ func connectSharedContext(w *world) outcome {
 	return tested
 }
 
-// connectAuto lets the address choose the device.
+// connectAuto: the address determines the device.
 func connectAuto(w *world) outcome {
 	devices, err := verbs.Devices()
 	require.NoError(w, err)
@@ -249,11 +249,11 @@ func connectAuto(w *world) outcome {
 	return tested
 }
 
-// connectPassiveSpeaksFirst: either side may send first. If only the active side may, the requests
-// of the passive side wait until it has.
+// connectPassiveSpeaksFirst: either side may send first. If only the active side may, the passive
+// side's requests wait until it has.
 func connectPassiveSpeaksFirst(w *world) outcome {
 	p := w.pair(pairConfig{cold: true, before: func(p *pair) { p.a.recv(1, p.a.mem.sge(0, 100)) }})
-	eager := w.kernelIWARP() // it sends at once, when the active side may not be ready
+	eager := w.kernelIWARP() // it sends immediately, when the active side may not be ready
 	if eager {
 		w.without("passive-first")
 		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRRDMAWrite}), verbs.WCRDMAWrite)
@@ -271,7 +271,7 @@ func connectPassiveSpeaksFirst(w *world) outcome {
 	return tested
 }
 
-// connectReceivesBefore: receives that are posted in INIT take the first messages, in order.
+// connectReceivesBefore: receives posted in INIT consume the first messages, in order.
 func connectReceivesBefore(w *world) outcome {
 	p := w.pair(pairConfig{before: func(p *pair) {
 		for i := range 3 {
@@ -319,7 +319,7 @@ func connectDial(w *world) outcome {
 	return tested
 }
 
-// connectDialFails: when Dial fails it closes what it has made.
+// connectDialFails: a failing Dial closes what it created.
 func connectDialFails(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	address := ln.Addr().String()
@@ -340,7 +340,7 @@ func connectDialFails(w *world) outcome {
 	return tested
 }
 
-// connectMany connects and accepts from many goroutines at once.
+// connectMany dials and accepts from many goroutines concurrently.
 func connectMany(w *world) outcome {
 	const count = 24
 	ctx := within(w.T)
@@ -398,7 +398,7 @@ func (w *world) privateData(want, got []byte) {
 	require.True(w, bytes.Equal(want, got), "want %x, got %x", want, got)
 }
 
-// mostPrivateData returns the maximum length of a request's private data. Longer data are refused
+// mostPrivateData returns the maximum length of a request's private data. Longer data is refused
 // before the peer is contacted, with an error that names the limit.
 func (w *world) mostPrivateData() int {
 	w.Helper()
@@ -428,7 +428,7 @@ func connectPrivateData(w *world) outcome {
 			return tested
 		})
 	}
-	// Different lengths in the two directions.
+	// Different lengths in each direction.
 	p := w.pair(pairConfig{aParam: cm.ConnParam{PrivateData: pattern(3, most)}})
 	w.privateData(pattern(3, most), p.b.id.PrivateData())
 	w.privateData(nil, p.a.id.PrivateData())
@@ -529,7 +529,7 @@ func connectTwice(w *world) outcome {
 	return tested
 }
 
-// connectWrongState: only QPs in RESET or INIT are connected.
+// connectWrongState: a QP can be connected only in RESET or INIT.
 func connectWrongState(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	require.NoError(w, s.modify(verbs.QPStateErr))
@@ -598,7 +598,7 @@ func connectNoDevice(w *world) outcome {
 	return tested
 }
 
-// connectCancel gives up before the passive side has answered.
+// connectCancel cancels before the passive side has answered.
 func connectCancel(w *world) outcome {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -613,7 +613,7 @@ func connectCancel(w *world) outcome {
 	require.NotEqual(w, verbs.QPStateRTS, a.side.qp.State())
 	w.answerGone(req)
 
-	// The request goes out before, and siw itself gives up after 10 s.
+	// The request is sent before that; siw itself gives up after 10 s.
 	ctx, cancel = context.WithTimeout(context.Background(), min(waitLimit/10, 5*time.Second))
 	defer cancel()
 	a = w.dial(ctx, w.ln, cm.ConnParam{PrivateData: []byte("time out")})
@@ -627,8 +627,8 @@ func connectCancel(w *world) outcome {
 	return tested
 }
 
-// nextRequest accepts requests until one has this private data. Earlier ones are from attempts that
-// were given up, and are answered as such.
+// nextRequest accepts requests until one has this private data. It answers earlier ones, which
+// belong to abandoned attempts.
 func (w *world) nextRequest(private string) *cm.Request {
 	w.Helper()
 	for {
@@ -641,7 +641,8 @@ func (w *world) nextRequest(private string) *cm.Request {
 	}
 }
 
-// answerGone accepts a request whose peer has gone: that fails, or the connection ends at once.
+// answerGone accepts a request whose peer is gone: Accept fails, or the connection ends
+// immediately.
 func (w *world) answerGone(req *cm.Request) {
 	w.Helper()
 	b := w.b.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
@@ -657,7 +658,7 @@ func (w *world) answerGone(req *cm.Request) {
 	require.NoError(w, id.Close())
 }
 
-// connectClose: Close of the ID ends its Connect.
+// connectClose: closing the ID aborts its Connect.
 func connectClose(w *world) outcome {
 	a := w.dial(context.Background(), w.ln, cm.ConnParam{})
 	req, err := w.ln.Accept(within(w.T))
@@ -669,7 +670,7 @@ func connectClose(w *world) outcome {
 	return tested
 }
 
-// connectCloseQP: Close of the QP ends the Connect too.
+// connectCloseQP: closing the QP aborts the Connect too.
 func connectCloseQP(w *world) outcome {
 	a := w.dial(context.Background(), w.ln, cm.ConnParam{})
 	req, err := w.ln.Accept(within(w.T))
@@ -698,7 +699,7 @@ func connectCancelAccept(w *world) outcome {
 	return tested
 }
 
-// connectCancelAcceptRequest: the acceptance is given up, and both sides can be used again.
+// connectCancelAcceptRequest: the acceptance is canceled, and both sides can be used again.
 func connectCancelAcceptRequest(w *world) outcome {
 	a := w.dial(within(w.T), w.ln, cm.ConnParam{})
 	req, err := w.ln.Accept(within(w.T))
@@ -757,7 +758,7 @@ func connectBacklog(w *world) outcome {
 	return tested
 }
 
-// connectListenerClose: Close ends Accept and refuses the waiting requests.
+// connectListenerClose: Close unblocks Accept and refuses the waiting requests.
 func connectListenerClose(w *world) outcome {
 	ln := w.listen(cm.Config{Context: w.b.ctx})
 	const waiters = 3
@@ -776,7 +777,7 @@ func connectListenerClose(w *world) outcome {
 	_, err := ln.Accept(context.Background())
 	requireClosed(w.T, err)
 
-	// There is room for one of two: when the other has been refused, it waits.
+	// There is room for one of two: once the other is refused, the first is waiting.
 	ln = w.listen(cm.Config{Context: w.b.ctx, Backlog: 1})
 	results := make(chan error, 2)
 	for range 2 {
@@ -795,7 +796,7 @@ func connectListenerCloseKeeps(w *world) outcome {
 	inner := *w
 	inner.ln = ln
 	p := inner.pair(pairConfig{})
-	// A request that Accept has returned can be answered after the listener has been closed.
+	// A request that Accept has returned can be answered after the listener is closed.
 	a := w.dial(within(w.T), ln, cm.ConnParam{})
 	req, err := ln.Accept(within(w.T))
 	require.NoError(w, err)

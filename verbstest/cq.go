@@ -71,7 +71,7 @@ func cqPoll(w *world) outcome {
 	return tested
 }
 
-// cqWait: Wait returns a completion that is in the queue at once, and otherwise waits for one.
+// cqWait: Wait immediately returns a completion that is in the queue; otherwise it waits for one.
 func cqWait(w *world) outcome {
 	p := w.pair(pairConfig{})
 	var wcs [16]verbs.WC
@@ -159,7 +159,7 @@ func cqOneForBoth(w *world) outcome {
 	return tested
 }
 
-// cqSeveralQPs: completions have the number of their QP.
+// cqSeveralQPs: completions contain the number of their QP.
 func cqSeveralQPs(w *world) outcome {
 	one, two := w.pair(pairConfig{}), w.pair(pairConfig{})
 	cq := w.a.createCQ(verbs.CQConfig{CQE: 64})
@@ -229,7 +229,7 @@ func cqSeveralWaiters(w *world) outcome {
 	return tested
 }
 
-// cqCancelOneWaiter: a waiter that gives up does not consume the event of another one.
+// cqCancelOneWaiter: a canceled waiter does not consume another waiter's event.
 func cqCancelOneWaiter(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for range 10 {
@@ -251,7 +251,7 @@ func cqCancelOneWaiter(w *world) outcome {
 		cancel()
 		p.a.post(verbs.SendWR{Opcode: verbs.WRSend})
 		if err := closes(w.T, gone, "the cancelled waiter"); err == nil {
-			p.b.recv(1) // it got the completion before it gave up: send another one for the other waiter
+			p.b.recv(1) // it got the completion before it was canceled: send another one for the other waiter
 			p.a.post(verbs.SendWR{Opcode: verbs.WRSend})
 		} else {
 			requireErr(w.T, err, context.Canceled)
@@ -328,8 +328,8 @@ func cqCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// overflow fills the send CQ of a pair beyond its capacity. It reports false, and notes it, if a
-// device of the kernel does not accept enough requests for that without polling.
+// overflow fills the send CQ of a pair beyond its capacity. It reports false, and records that, if
+// a kernel device does not accept enough requests without polling.
 func (p *pair) overflow() bool {
 	p.Helper()
 	deadline := time.Now().Add(waitLimit)
@@ -401,8 +401,8 @@ func cqOverflow(w *world) outcome {
 	return tested
 }
 
-// recvOverflow fills the receive CQ of a pair beyond its capacity: the completion of the last
-// message is lost. Devices of the kernel have one entry more than they report, and rxe does not
+// recvOverflow fills the receive CQ of a pair beyond its capacity, so that the completion of the
+// last message is lost. Kernel devices have one entry more than they report, and rxe does not
 // acknowledge the last message.
 func (w *world) recvOverflow() {
 	w.Helper()
@@ -458,14 +458,14 @@ func (w *world) recvOverflow() {
 	rest()
 }
 
-// cqOverflowWakes: an overflow ends Wait.
+// cqOverflowWakes: an overflow unblocks Wait.
 func cqOverflowWakes(w *world) outcome {
 	p := w.pair(pairConfig{cqe: 4})
 	if !p.overflow() {
 		return noted
 	}
 	if !w.f.userSpace() || !w.iwarp() {
-		// The last completion may come later, and if the program polls in time nothing is lost.
+		// The last completion may arrive later; if the program polls in time, nothing is lost.
 		_, ok := w.a.eventOf(verbs.EventCQErr, waitLimit)
 		require.True(w, ok, "no event")
 	}

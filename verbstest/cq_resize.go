@@ -54,8 +54,7 @@ func cqResizeInvalid(w *world) outcome {
 	return tested
 }
 
-// cqResizeKeeps: completions in the queue stay there in their order, and the new entries can be
-// used.
+// cqResizeKeeps: completions in the queue stay there in order, and the new entries are usable.
 func cqResizeKeeps(w *world) outcome {
 	if !w.resizes() {
 		return noted
@@ -78,18 +77,18 @@ func cqResizeKeeps(w *world) outcome {
 	return tested
 }
 
-// arrivedUnsignalled returns when everything that a has sent has arrived and a knows it, without a
-// completion of a's send queue.
+// arrivedUnsignalled returns once everything that a sent has arrived and a knows it, without a
+// completion in a's send queue.
 func (p *pair) arrivedUnsignalled() {
 	p.Helper()
 	p.b.recv(1)
 	p.a.post(verbs.SendWR{Opcode: verbs.WRSend})
 	p.b.ok(p.b.received(), verbs.WCRecv)
-	transfer(p.b, p.a, nil, nil) // behind b's acknowledgement
+	transfer(p.b, p.a, nil, nil) // follows b's acknowledgement
 }
 
 // cqResizeBelowContents: a queue never becomes smaller than its contents. It may be larger than
-// asked for.
+// requested.
 func cqResizeBelowContents(w *world) outcome {
 	if !w.resizes() {
 		return noted
@@ -110,7 +109,7 @@ func cqResizeBelowContents(w *world) outcome {
 	return tested
 }
 
-// cqResizeUnderTraffic: nothing is lost or exchanged while completions come and go.
+// cqResizeUnderTraffic: no completion is lost or swapped while others are added and polled.
 func cqResizeUnderTraffic(w *world) outcome {
 	if !w.resizes() {
 		return noted

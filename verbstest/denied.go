@@ -10,21 +10,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// denial is one way in which a request can name memory of the peer that it must not access, with
-// the Terminate of iWARP: layer, type and code for a Write (RFC 5041 section 8.2; rights: RFC 5040
-// section 4.8), for a Read and for an atomic (RFC 5040 section 4.8).
+// denial is one way in which a request can refer to memory that it must not access at the peer,
+// with the iWARP Terminate it causes: layer, type and code for a Write (RFC 5041 section 8.2;
+// rights: RFC 5040 section 4.8), for a Read and for an atomic (RFC 5040 section 4.8).
 type denial struct {
 	name                string
 	write, read, atomic codes
-	// target makes the memory, which must not change, and returns the address and key of the
-	// request for 8 bytes.
+	// target creates the memory, which must not change, and returns the address and key of an
+	// 8-byte request.
 	target func(s *side, without verbs.AccessFlags) (memory []byte, addr uint64, rkey uint32)
 }
 
 // codes are layer, type and code of a Terminate.
 type codes [3]uint8
 
-// denials: every access is aligned to 8, so that an atomic is refused for the same reason.
+// denials: every access is aligned to 8 bytes, so that an atomic is refused for the same reason.
 var denials = []denial{
 	{"UnknownKey", codes{1, 1, 0x00}, codes{0, 1, 0x00}, codes{0, 1, 0x00},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
@@ -63,7 +63,7 @@ var denials = []denial{
 	{"OnePast", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
 		func(s *side, _ verbs.AccessFlags) ([]byte, uint64, uint32) {
 			page := s.alloc(128, 0)
-			m := s.register(page.Bytes()[:71:71], allRights) // it does not have the last byte of the word at 64
+			m := s.register(page.Bytes()[:71:71], allRights) // it lacks the last byte of the word at 64
 			return page.Bytes(), m.at(64), m.RKey()
 		}},
 	{"OneBefore", codes{1, 1, 0x01}, codes{0, 1, 0x01}, codes{0, 1, 0x01},
@@ -96,12 +96,12 @@ var denials = []denial{
 		}},
 }
 
-// fault is the refusal with these codes.
+// fault returns the refusal with these codes.
 func (c codes) fault() fault { return fault{c[0], c[1], c[2], verbs.WCRemAccessErr} }
 
-// denied posts a request of 8 bytes for every denial, each on a connection of its own. request
-// returns the request without its operands, its expected refusal, and whether it has no answer;
-// right is the right that NoRight removes.
+// denied posts a request of 8 bytes for every denial, each on its own connection. request returns
+// the request without operands, its expected refusal, and whether it gets no response; right is the
+// right that NoRight removes.
 func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right verbs.AccessFlags) {
 	by := w.pair(pairConfig{})
 	for _, d := range denials {
@@ -128,7 +128,7 @@ func (w *world) denied(request func(d denial) (verbs.SendWR, fault, bool), right
 	}
 }
 
-// readsAnything reports whether the fabric is the kernel's siw, which answers Reads of regions
+// readsAnything reports whether the fabric is kernel siw, which responds to Reads of regions
 // without the right to read. A siw with RFC 7306 does not.
 func (p *pair) readsAnything(wr verbs.SendWR) bool {
 	p.Helper()
@@ -140,8 +140,8 @@ func (p *pair) readsAnything(wr verbs.SendWR) bool {
 	return true
 }
 
-// refuse posts a request that the peer must refuse with f, and requires that the connection ends:
-// what is posted on either side, before and after, is flushed.
+// refuse posts a request that the peer must refuse with f, and requires that the connection ends
+// and that requests posted on either side, before and after, are flushed.
 func (p *pair) refuse(wr verbs.SendWR, f fault, oneWay bool) {
 	p.Helper()
 	p.a.recv(9)
@@ -154,7 +154,7 @@ func (p *pair) refuse(wr verbs.SendWR, f fault, oneWay bool) {
 		require.EqualValues(p, 1, wc.ID)
 		require.Equal(p, verbs.WCWRFlushErr.String(), wc.Status.String())
 	} else {
-		require.NotEqual(p, verbs.WCSuccess.String(), wc.Status.String()) // the receive was the Write's
+		require.NotEqual(p, verbs.WCSuccess.String(), wc.Status.String()) // the receive belonged to the Write
 	}
 	p.a.post(verbs.SendWR{ID: 5, Opcode: verbs.WRSend})
 	p.a.flushed(p.a.scq, 5)

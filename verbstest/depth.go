@@ -17,7 +17,7 @@ var depthTests = []test{
 	{"NoneAsResponder", depthNoneAsResponder},
 }
 
-// depthName is the name of a depth in the name of a test.
+// depthName returns the name of a depth for use in a test name.
 func depthName(v int) string {
 	switch v {
 	case 0:
@@ -28,7 +28,7 @@ func depthName(v int) string {
 	return fmt.Sprint(v)
 }
 
-// most returns the number that a depth of ConnParam stands for.
+// most resolves a depth of ConnParam to a number.
 func most(v, device int) int {
 	d, err := cm.Depth("", v, device)
 	if err != nil {
@@ -37,8 +37,8 @@ func most(v, device int) int {
 	return d
 }
 
-// depthNegotiate connects with different depths in both directions: the smaller one of requester
-// and responder is used. On a fabric that does not negotiate, each side keeps its own.
+// depthNegotiate connects with different depths in both directions: the smaller of requester's and
+// responder's is used. On a fabric that does not negotiate, each side keeps its own.
 func depthNegotiate(w *world) outcome {
 	negotiates := w.negotiates()
 	for _, c := range []struct{ ord, ird int }{ // of the requester, of the responder
@@ -61,7 +61,7 @@ func depthNegotiate(w *world) outcome {
 				ord, _ := from.id.Depths()
 				_, ird := to.id.Depths()
 				if negotiates {
-					// On kernel siw the accepting side serves as many as the other side asks for.
+					// On kernel siw, the accepting side serves as many as the other side requests.
 					if w.siwBelow(w.f.Passive) && active && wantIRD < wantORD {
 						wantIRD = wantORD
 						w.without("responder-depth")
@@ -93,7 +93,7 @@ func depthNegotiate(w *world) outcome {
 	return tested
 }
 
-// negotiates reports whether the two sides exchange their depths: then a request has them.
+// negotiates reports whether the two sides exchange their depths. If so, a request contains them.
 func (w *world) negotiates() bool {
 	w.Helper()
 	a := w.dial(within(w.T), w.ln, cm.ConnParam{InitiatorDepth: 2, ResponderResources: 4})
@@ -112,8 +112,8 @@ func (w *world) negotiates() bool {
 	return true
 }
 
-// depthNoneAsRequester: a side with an ORD of 0 cannot read; its own device refuses that, not the
-// peer.
+// depthNoneAsRequester: a side with an ORD of 0 cannot read. Its own device refuses the Read, not
+// the peer.
 func depthNoneAsRequester(w *world) outcome {
 	by := w.pair(pairConfig{})
 	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMARead}}
@@ -140,7 +140,8 @@ func depthNoneAsRequester(w *world) outcome {
 	return tested
 }
 
-// depthNoneAsResponder: a side with an IRD of 0 tells the requester, or refuses its Reads.
+// depthNoneAsResponder: a side with an IRD of 0 announces it to the requester, or refuses its
+// Reads.
 func depthNoneAsResponder(w *world) outcome {
 	p := w.pair(pairConfig{bParam: cm.ConnParam{ResponderResources: cm.None}})
 	_, ird := p.b.id.Depths()

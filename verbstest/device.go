@@ -39,7 +39,7 @@ func deviceInfo(w *world) outcome {
 	return tested
 }
 
-// listed reports whether verbs.Devices has the active side's device.
+// listed reports whether verbs.Devices includes the active side's device.
 func (w *world) listed() bool {
 	w.Helper()
 	devices, err := verbs.Devices()
@@ -47,7 +47,7 @@ func (w *world) listed() bool {
 	return slices.ContainsFunc(devices, func(d *verbs.Device) bool { return d.Name() == w.f.Active.Name() })
 }
 
-// register registers the active side's device for the time of the test. Devices of the kernel are
+// register registers the active side's device for the duration of the test. Kernel devices are
 // always listed.
 func (w *world) register() {
 	w.Helper()
@@ -138,8 +138,8 @@ func devicePort(w *world) outcome {
 	return tested
 }
 
-// deviceOps posts one request of every kind. Those that the device does not have must be refused
-// before anything else is checked, in every state of the QP; for the others the state decides.
+// deviceOps posts one request of every kind. Those that the device lacks must be refused before
+// anything else is checked, in every state of the QP; for the others the state decides.
 func deviceOps(w *world) outcome {
 	qp := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}).qp
 	for op, wr := range map[verbs.Op]verbs.SendWR{
@@ -170,9 +170,9 @@ func deviceOps(w *world) outcome {
 			require.ErrorContains(w, err, wr.Opcode.String())
 		case op == verbs.OpAtomicWrite:
 			requireErr(w.T, err, verbs.ErrNotSupported)
-			require.ErrorContains(w, err, "SendOps") // without which the QP was created
+			require.ErrorContains(w, err, "SendOps") // the QP was created without them
 		case op == verbs.OpBindMW:
-			requireErr(w.T, err, verbs.ErrInvalid) // no window is named
+			requireErr(w.T, err, verbs.ErrInvalid) // no window is given
 		default:
 			requireErr(w.T, err, verbs.ErrState)
 		}

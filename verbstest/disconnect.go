@@ -21,7 +21,7 @@ var disconnectTests = []test{
 	{"NotConnected", disconnectNotConnected},
 }
 
-// ended requires that both sides know of an end without an error: from ended the connection.
+// ended requires that both sides see an orderly close, initiated by from.
 func (p *pair) ended(from, to *side) {
 	p.Helper()
 	p.disconnected()
@@ -48,7 +48,7 @@ func disconnectFlushes(w *world) outcome {
 			to.recv(uint64(i))
 		}
 		require.NoError(w, from.id.Disconnect())
-		// The completions of the side that disconnects are in its CQs when the call returns.
+		// When the call returns, the CQs of the disconnecting side contain its completions.
 		var wcs [4]verbs.WC
 		n, err := from.rcq.Poll(wcs[:])
 		require.NoError(w, err)
@@ -98,9 +98,9 @@ func disconnectBothAtOnce(w *world) outcome {
 	return tested
 }
 
-// disconnectDataArrive: what has completed before a Disconnect arrives, at a peer that sends
-// nothing and at one that is sending. Kernel siw loses some at the second, now and then: it closes
-// a socket with unread data.
+// disconnectDataArrive: data of requests that completed before Disconnect arrives, whether or not
+// the peer is sending too. Kernel siw occasionally loses some if the peer is sending: it closes a
+// socket with unread data.
 func disconnectDataArrive(w *world) outcome {
 	w.arrives(false)
 	if w.kernelIWARP() {
@@ -111,8 +111,8 @@ func disconnectDataArrive(w *world) outcome {
 	return tested
 }
 
-// arrives disconnects with the data of completed requests under way, and perhaps with others coming
-// in.
+// arrives disconnects while data of completed requests is in flight and, if talks is set, other
+// data is arriving.
 func (w *world) arrives(talks bool) {
 	w.Helper()
 	p := w.pair(pairConfig{})
@@ -153,7 +153,7 @@ func (w *world) arrives(talks bool) {
 	p.ended(p.a, p.b)
 }
 
-// disconnectDuringReads: requests in progress are flushed, whichever side ends the connection.
+// disconnectDuringReads: requests in progress are flushed, whichever side disconnects.
 func disconnectDuringReads(w *world) outcome {
 	for _, active := range []bool{true, false} {
 		p := w.pair(pairConfig{})
@@ -200,7 +200,7 @@ func disconnectClose(w *world) outcome {
 	return tested
 }
 
-// disconnectCloseQP: destroying a QP ends its connection.
+// disconnectCloseQP: destroying a QP closes its connection.
 func disconnectCloseQP(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.a.recv(1)

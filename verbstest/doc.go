@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package verbstest is the conformance suite of the handles: one suite for every provider. It knows
-// packages verbs, cm and ext only, and finds out by asking the device what a fabric can do: an
-// operation that the device does not have must be refused, and where InfiniBand and iWARP differ by
-// nature, each has an assertion of its own.
+// Package verbstest is the conformance suite for the handles of package verbs, shared by all
+// providers. It uses only the packages verbs, cm and ext, and asks the device what a fabric
+// supports. Operations that the device lacks must be refused. Where InfiniBand and iWARP differ by
+// design, each has its own assertion.
 //
-// A provider runs it in a test of its own:
+// A provider runs it in one of its tests:
 //
 //	func TestVerbs(t *testing.T) {
 //		verbstest.Run(t, func(t *testing.T) verbstest.Fabric {
@@ -13,6 +13,6 @@
 //		})
 //	}
 //
-// The tests are named SUBJECT/TEST, for example Send/Inline; the names are stable, so that results
-// can be kept in a table of tests and devices. Every wait in the suite has a limit.
+// Tests are named SUBJECT/TEST, for example Send/Inline. The names are stable, so that results can
+// be kept in a table of tests and devices. Every wait in the suite has a limit.
 package verbstest

@@ -20,7 +20,7 @@ var eventTests = []test{
 	{"OrderlyEnd", eventOrderlyEnd},
 }
 
-// noFailure requires that there is no event of a failure.
+// noFailure requires that there is no failure event.
 func (h *host) noFailure() {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), quietTime)
@@ -72,13 +72,13 @@ func eventCloseWakesWaiters(w *world) outcome {
 	return tested
 }
 
-// eventOwnContextOnly: only the context of a QP gets its events, and a QP that is closed takes with
-// it what nobody has waited for (ibv_destroy_qp(3)).
+// eventOwnContextOnly: only the QP's own context gets its events, and closing the QP discards those
+// not yet waited for (ibv_destroy_qp(3)).
 func eventOwnContextOnly(w *world) outcome {
 	o := w.other()
 	p := w.pair(pairConfig{})
 	p.deny(p.b.mem, p.b.mem.at(scratch))
-	time.Sleep(quietTime) // for the event
+	time.Sleep(quietTime) // for the event to arrive
 	for _, s := range []*side{p.a, p.b} {
 		require.NoError(w, s.id.Close())
 		require.NoError(w, s.qp.Close())
@@ -117,8 +117,7 @@ func eventNamesTheQP(w *world) outcome {
 	return tested
 }
 
-// failureEvent waits for the event of a QP that has failed. Some drivers of the kernel do not send
-// it.
+// failureEvent waits for the event of a failed QP. Some kernel drivers do not send it.
 func (h *host) failureEvent() (verbs.AsyncEvent, bool) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), waitLimit/4)
@@ -137,7 +136,7 @@ func (h *host) failureEvent() (verbs.AsyncEvent, bool) {
 	}
 }
 
-// eventOrderlyEnd: the orderly end of a connection is not a failure.
+// eventOrderlyEnd: an orderly close is not a failure.
 func eventOrderlyEnd(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.works()

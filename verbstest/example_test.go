@@ -12,11 +12,11 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// conformance is what the test of a provider does:
+// conformance is the body of a provider's test:
 //
 //	func TestVerbs(t *testing.T) { conformance(t) }
 //
-// It opens a device for each subject, and lists what the device lacks. A provider that has
+// It opens a device for each subject and lists what the device lacks. A provider that supports
 // everything calls verbstest.Run.
 func conformance(t *testing.T) (results []verbstest.Result) {
 	open := func(t *testing.T) verbstest.Fabric {
@@ -41,7 +41,7 @@ func conformance(t *testing.T) (results []verbstest.Result) {
 	return results
 }
 
-// The subjects of the suite, of which the test of a provider can run some.
+// A provider's test can run any of the suite's subjects.
 func Example() {
 	for some := range slices.Chunk(verbstest.Subjects(), 11) {
 		fmt.Println(strings.Join(some, " "))

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// requireErr requires that err has the cause and is wrapped in the error type of package verbs or
-// cm, which names the call.
+// requireErr requires that err has the given cause and is wrapped in the error type of package
+// verbs or cm, which names the call.
 func requireErr(t *testing.T, err, cause error) {
 	t.Helper()
 	require.ErrorIs(t, err, cause)
@@ -30,7 +30,7 @@ func requireErr(t *testing.T, err, cause error) {
 	require.NotEmpty(t, ce.Op)
 }
 
-// requireClosed requires that err says that a handle is closed.
+// requireClosed requires that err reports a closed handle.
 func requireClosed(t *testing.T, err error) {
 	t.Helper()
 	requireErr(t, err, verbs.ErrClosed)
@@ -46,15 +46,15 @@ func requireLimit(t *testing.T, err error, name string, limit, value uint64) {
 	require.ErrorContains(t, err, name)
 }
 
-// fault is the refusal of a request of the peer.
+// fault describes how the peer refuses a request.
 type fault struct {
 	layer, etype, code uint8          // iWARP: the Terminate message
-	status             verbs.WCStatus // of the request, on fabrics that report which request it was
+	status             verbs.WCStatus // of the request, on fabrics that report which request failed
 }
 
-// refusal checks the completion of a refused request. oneWay is for requests without an answer: on
+// refusal checks the completion of a refused request. oneWay marks requests without a response: on
 // iWARP they have often completed before the peer checks them. One that kernel siw is still sending
-// then has any status.
+// may complete with any status.
 func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	p.Helper()
 	if oneWay && p.iwarp() && (wc.Status == verbs.WCSuccess || p.kernelIWARP()) {
@@ -64,9 +64,9 @@ func (p *pair) refusal(wc verbs.WC, f fault, oneWay bool) {
 	require.ErrorIs(p, wc.Err(), wc.Status)
 }
 
-// tells requires the status of a request that has failed. A driver of the kernel may tell one of
-// others in its place, and kernel siw, which does not tell which request it was, or flushes that
-// one too, any; that is noted.
+// tells requires the status of a failed request. A kernel driver may report a status in others
+// instead. Kernel siw may report any error, because it does not say which request failed, or
+// flushes that one too. Such deviations are recorded.
 func (w *world) tells(wc verbs.WC, status verbs.WCStatus, others ...verbs.WCStatus) {
 	w.Helper()
 	switch {
@@ -80,41 +80,41 @@ func (w *world) tells(wc verbs.WC, status verbs.WCStatus, others ...verbs.WCStat
 	}
 }
 
-// badSource requires the completion of a request whose memory is wrong on its own side. Newer rxe
-// flush it as those behind it are.
+// badSource requires the completion of a request with invalid local memory. Recent rxe flushes it
+// like those after it.
 func (w *world) badSource(wc verbs.WC) {
 	w.Helper()
 	w.tells(wc, verbs.WCLocProtErr, verbs.WCWRFlushErr)
 }
 
-// badBuffer requires the completion of a receive whose memory is wrong.
+// badBuffer requires the completion of a receive with invalid memory.
 func (w *world) badBuffer(wc verbs.WC) {
 	w.Helper()
 	w.tells(wc, verbs.WCLocProtErr)
 }
 
-// peersBadBuffer requires the completion of a Send for which the peer's receive has wrong memory.
-// The requester of rxe cannot tell that from a message that is too long.
+// peersBadBuffer requires the completion of a Send whose receive at the peer has invalid memory. An
+// rxe requester cannot distinguish that from a message that is too long.
 func (w *world) peersBadBuffer(wc verbs.WC) {
 	w.Helper()
 	switch {
 	case w.iwarp() && w.f.userSpace():
 		require.Contains(w, []verbs.WCStatus{verbs.WCSuccess, verbs.WCRemInvReqErr, verbs.WCRemAccessErr}, wc.Status)
-	case w.iwarp(): // kernel siw has sent it, and often completes it before the peer ends the stream
+	case w.iwarp(): // kernel siw often completes the Send before the peer terminates the stream
 		require.Contains(w, []verbs.WCStatus{verbs.WCSuccess, verbs.WCLocQPOpErr, verbs.WCWRFlushErr}, wc.Status)
 	default:
 		w.tells(wc, verbs.WCRemOpErr, verbs.WCRemInvReqErr)
 	}
 }
 
-// badBind requires the completion of a bind or invalidation that cannot be. Newer rxe flush both.
+// badBind requires the completion of an impossible bind or invalidation. Recent rxe flushes both.
 func (w *world) badBind(wc verbs.WC) {
 	w.Helper()
 	w.tells(wc, verbs.WCMWBindErr, verbs.WCWRFlushErr)
 }
 
 // broken requires that the connection has ended because to refused a request of from, and that both
-// sides know: by the state and the error of the QP, the ID, and an event.
+// sides report it: in the state and error of the QP, in the ID, and with an event.
 func (p *pair) broken(from, to *side, f fault) {
 	p.Helper()
 	p.disconnected()
@@ -141,7 +141,7 @@ func (p *pair) broken(from, to *side, f fault) {
 	}
 }
 
-// qpEvent waits for the event that says that this side's QP has failed.
+// qpEvent waits for the event that reports the failure of this side's QP.
 func (s *side) qpEvent() verbs.AsyncEvent {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), waitLimit)
@@ -159,8 +159,8 @@ func (s *side) qpEvent() verbs.AsyncEvent {
 	}
 }
 
-// flushed requires that the next completions of cq are of the requests ids, with the status of a
-// flush.
+// flushed requires that the next completions of cq belong to the requests ids and have the status
+// of a flush.
 func (h *host) flushed(cq *verbs.CQ, ids ...uint64) {
 	h.Helper()
 	for _, id := range ids {

@@ -44,8 +44,8 @@ func foreignCQ(w *world) outcome {
 	return tested
 }
 
-// foreignQP: a connection takes QPs of its own context. The refused ID and request can still be
-// used.
+// foreignQP: a connection accepts only QPs of its own context. After the refusal, the ID and the
+// request can still be used.
 func foreignQP(w *world) outcome {
 	theirs := w.other().side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	id := w.resolve(w.ln)
@@ -99,7 +99,7 @@ func foreignDevice(w *world) outcome {
 	return tested
 }
 
-// foreign passes objects of another device to objects of the active side, and the other way round.
+// foreign passes objects of another device to objects of the active side, and vice versa.
 func (w *world) foreign(o *host, own *side) {
 	w.Helper()
 	require.NotSame(w, w.f.Active, o.ctx.Device())

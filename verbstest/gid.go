@@ -21,8 +21,8 @@ var gidTests = []test{
 	{"Closed", gidClosed},
 }
 
-// gids returns the GIDs of the active side's port. It returns none if the device has no table; then
-// queries must be refused.
+// gids returns the GIDs of the active side's port. It returns none if the device lacks a GID table;
+// queries must then be refused.
 func (w *world) gids() []verbs.GIDEntry {
 	w.Helper()
 	rows, err := w.a.ctx.GIDs(1)
@@ -102,8 +102,8 @@ func gidInvalid(w *world) outcome {
 	return tested
 }
 
-// gidChoose: of the rows that can reach an address, the one of RoCE v2 and of the address family is
-// chosen.
+// gidChoose: among the rows that can reach an address, the RoCE v2 row of the same address family
+// is chosen.
 func gidChoose(w *world) outcome {
 	rows := w.gids()
 	if rows == nil {

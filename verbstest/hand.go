@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Connections that the program makes itself, by QP.Modify, and their failures. On iWARP itself
-// there is always a connection manager.
+// Connections that the program establishes itself with QP.Modify, and their failures. Native iWARP
+// always requires a connection manager.
 var handTests = []test{
 	{"RC", handRC},
 	{"Query", handQuery},
@@ -40,7 +40,7 @@ const (
 	handQKey = 0x11223344
 )
 
-// steps are those of this side's QP, connected to that of another side.
+// steps returns the steps for this side's QP, connected to another side's.
 func (s *side) steps(to *side) []step {
 	s.Helper()
 	const st = verbs.QPAttrState
@@ -64,7 +64,7 @@ func (s *side) steps(to *side) []step {
 	return []step{init, rtr, rts}
 }
 
-// gid is the row of this side's GID table with the address of the fabric.
+// gid returns the row of this side's GID table that contains the fabric's address.
 func (s *side) gid() verbs.GIDEntry {
 	s.Helper()
 	row, err := s.ctx.ChooseGID(1, s.listen)
@@ -72,7 +72,7 @@ func (s *side) gid() verbs.GIDEntry {
 	return row
 }
 
-// path is the path from this side to another one.
+// path returns the path from this side to another one.
 func (s *side) path(to *side) verbs.AHAttr {
 	s.Helper()
 	port, err := to.ctx.QueryPort(1)
@@ -81,12 +81,12 @@ func (s *side) path(to *side) verbs.AHAttr {
 		SGIDIndex: uint8(s.gid().Index), HopLimit: 64}}
 }
 
-// overIWARP reports whether the device is one of iWARP, or has the semantics of InfiniBand over
-// one, and then no datagrams either.
+// overIWARP reports whether the device is an iWARP device, or provides InfiniBand semantics over
+// one. In the latter case it lacks datagrams too.
 func (w *world) overIWARP() bool { return w.iwarp() || w.a.attr.MaxAH == 0 }
 
-// noHand reports whether QPs of a type cannot be connected by hand: over iWARP there is no such
-// type, or on iWARP itself Modify refuses.
+// noHand reports whether QPs of a type cannot be connected by QP.Modify: iWARP lacks the type, or a
+// native iWARP device refuses Modify.
 func (w *world) noHand(t verbs.QPType) bool {
 	w.Helper()
 	if !w.overIWARP() || !w.iwarp() && t == verbs.QPTypeRC {
@@ -109,7 +109,7 @@ func (w *world) noHand(t verbs.QPType) bool {
 	return true
 }
 
-// byHand makes two connected QPs without a connection manager.
+// byHand returns two QPs connected without a connection manager.
 func (w *world) byHand(cfg pairConfig) *pair {
 	w.Helper()
 	p := w.unconnected(cfg)
@@ -153,7 +153,7 @@ func handRC(w *world) outcome {
 			verbs.WCFetchAdd)
 		require.EqualValues(w, 42, p.b.mem.get(0))
 	}
-	// One side goes to ERR; the other one gets no answer.
+	// One side moves to ERR; the other gets no response.
 	p.b.recv(1)
 	require.NoError(w, p.b.modify(verbs.QPStateErr))
 	p.b.flushed(p.b.rcq, 1)
@@ -209,7 +209,7 @@ func handQuery(w *world) outcome {
 	require.EqualValues(w, 1, got.PortNum)
 	require.EqualValues(w, handQKey, got.QKey)
 	require.Equal(w, p.a.qp.Cap(), got.Cap)
-	// Its key can be changed while it is in use; the peers then need the new key.
+	// Its key can be changed while in use; peers then need the new key.
 	require.NoError(w, p.b.qp.Modify(verbs.QPAttr{QKey: handQKey + 1}, verbs.QPAttrQKey))
 	got, err = p.b.qp.Query()
 	require.NoError(w, err)
@@ -220,7 +220,7 @@ func handQuery(w *world) outcome {
 	return tested
 }
 
-// bits iterates over the attributes of a mask, without the state.
+// bits iterates over the attributes in a mask, except the state.
 func bits(m verbs.QPAttrMask) func(func(verbs.QPAttrMask) bool) {
 	return func(yield func(verbs.QPAttrMask) bool) {
 		for bit := verbs.QPAttrMask(1); bit != 0 && bit <= m; bit <<= 1 {
@@ -231,8 +231,8 @@ func bits(m verbs.QPAttrMask) func(func(verbs.QPAttrMask) bool) {
 	}
 }
 
-// handMissing leaves out every required attribute of a step, one at a time. The error names the
-// missing one, and nothing changes.
+// handMissing omits every required attribute of a step in turn. The error names the missing one,
+// and nothing changes.
 func handMissing(w *world) outcome {
 	for _, t := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		w.sub(t.String(), func(w *world) outcome {
@@ -258,7 +258,7 @@ func handMissing(w *world) outcome {
 	return tested
 }
 
-// handSuperfluous adds attributes that do not belong to a step.
+// handSuperfluous adds attributes that are not part of a step.
 func handSuperfluous(w *world) outcome {
 	for _, t := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		w.sub(t.String(), func(w *world) outcome {
@@ -315,8 +315,8 @@ func handWrongValues(w *world) outcome {
 	return tested
 }
 
-// handTransitions tries every transition that the state diagram does not have, from every state on
-// the way.
+// handTransitions tries every transition that is not in the state diagram, from every state on the
+// way.
 func handTransitions(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -340,7 +340,7 @@ func handTransitions(w *world) outcome {
 		require.NoError(w, p.a.qp.Modify(st.attr, st.mask))
 		check(st.attr.State)
 	}
-	// The QP is in another state than the caller expects.
+	// The QP's state differs from what the caller expects.
 	err := p.a.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTR},
 		verbs.QPAttrState|verbs.QPAttrCurState)
 	requireErr(w.T, err, verbs.ErrInvalid)
@@ -349,7 +349,7 @@ func handTransitions(w *world) outcome {
 	return tested
 }
 
-// handAgain: a QP that was reset is connected again, to another QP.
+// handAgain: after a reset, a QP can be connected to another QP.
 func handAgain(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -368,7 +368,7 @@ func handAgain(w *world) outcome {
 	return tested
 }
 
-// handNobodyThere: the number of the peer's QP is wrong.
+// handNobodyThere: the peer's QP number is wrong.
 func handNobodyThere(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -394,7 +394,7 @@ func handNobodyThere(w *world) outcome {
 	return tested
 }
 
-// handNotReady: the peer has no receive, and the number of attempts is limited.
+// handNotReady: the peer has no receive, and the number of retries is limited.
 func handNotReady(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -413,7 +413,7 @@ func handNotReady(w *world) outcome {
 	return tested
 }
 
-// handDrained: a send queue is drained, an event reports that, and then the queue continues.
+// handDrained: a send queue is drained, an event reports it, and then the queue resumes.
 func handDrained(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -429,8 +429,8 @@ func handDrained(w *world) outcome {
 		require.Same(w, p.a.qp, ev.QP)
 	}
 	require.Equal(w, verbs.QPStateSQD.String(), p.a.qp.State().String())
-	// Requests are accepted, and wait. (rxe executes them when another one is posted after the
-	// change to RTS.)
+	// Requests are accepted but wait. rxe resumes only when another one is posted after the change
+	// to RTS.
 	p.b.recv(4)
 	p.b.recv(5)
 	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
@@ -445,7 +445,7 @@ func handDrained(w *world) outcome {
 	return tested
 }
 
-// handCommEst: an event reports that the first message arrived before the QP was moved to RTS.
+// handCommEst: an event reports that the first message arrived before the QP moved to RTS.
 func handCommEst(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted
@@ -467,7 +467,7 @@ func handCommEst(w *world) outcome {
 	return tested
 }
 
-// handMTU: every path MTU of the port.
+// handMTU tests every path MTU of the port.
 func handMTU(w *world) outcome {
 	if w.noHand(verbs.QPTypeRC) {
 		return noted

@@ -25,7 +25,7 @@ var immediateTests = []test{
 	{"DataInvalid", immDataInvalid},
 }
 
-// writeImm is a Write of src to off of dst with an immediate.
+// writeImm returns a Write with immediate of src to offset off of dst.
 func writeImm(src []verbs.SGE, dst *mem, off int, imm uint32) verbs.SendWR {
 	wr := write(src, dst, off)
 	wr.Opcode, wr.Imm = verbs.WRRDMAWriteWithImm, imm
@@ -57,7 +57,7 @@ func immWriteSizes(w *world) outcome {
 		p.b.recv(5, p.b.mem.sge(0, 100))
 		p.a.ok(p.a.run(writeImm(src.sgl(off, n), dst, 7, uint32(n))), verbs.WCRDMAWrite)
 		wc := p.b.received()
-		// The completion says that the Write has been placed.
+		// The completion implies that the Write was placed.
 		dst.holds(7, src.Bytes()[off:off+n])
 		p.b.immediate(wc, verbs.WCRecvRDMAWithImm, n, uint64(n)<<32)
 		require.EqualValues(w, 5, wc.ID)
@@ -100,7 +100,7 @@ func immWriteZeroLength(w *world) outcome {
 	return tested
 }
 
-// immWriteNoReceive: the Write arrives, the immediate finds no receive.
+// immWriteNoReceive: the Write arrives, but its immediate finds no receive.
 func immWriteNoReceive(w *world) outcome {
 	by := w.pair(pairConfig{})
 	p := w.pair(pairConfig{})
@@ -143,7 +143,7 @@ func immData(w *world) outcome {
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
 		return noted
 	}
-	p.settle() // no Write stands directly before
+	p.settle() // so that no Write immediately precedes it
 	for _, imm := range []uint64{0, 1, 0x0102030405060708, 1 << 63, 0xffffffff, 0xffffffff00000000, ones} {
 		p.b.recv(5)
 		wc := p.a.ok(p.a.run(verbs.SendWR{ID: 6, Opcode: verbs.WRImmData, Imm64: imm, Imm: 99}), verbs.WCImmData)
@@ -162,7 +162,7 @@ func immDataSolicited(w *world) outcome {
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited}) {
 		return noted
 	}
-	p.settle() // no Write stands directly before
+	p.settle() // so that no Write immediately precedes it
 	for _, imm := range []uint64{0, 0x0102030405060708, ones} {
 		p.b.recv(5)
 		p.a.ok(p.a.run(verbs.SendWR{Opcode: verbs.WRImmData, Flags: verbs.SendSolicited, Imm64: imm}), verbs.WCImmData)
@@ -172,14 +172,14 @@ func immDataSolicited(w *world) outcome {
 	return tested
 }
 
-// immDataReceiveUntouched: the immediate consumes a receive, but is in the completion and not in
-// the buffer.
+// immDataReceiveUntouched: the immediate consumes a receive but is delivered in the completion, not
+// in the buffer.
 func immDataReceiveUntouched(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
 		return noted
 	}
-	p.settle() // no Write stands directly before
+	p.settle() // so that no Write immediately precedes it
 	same := p.b.mem.keeps()
 	for _, n := range []int{0, 1, 4, 8, 100} {
 		p.b.recv(uint64(n), p.b.mem.sge(50, n))
@@ -190,8 +190,8 @@ func immDataReceiveUntouched(w *world) outcome {
 	return tested
 }
 
-// immDataAfterWrite: on the wire a Write with immediate is a Write and Immediate Data behind it,
-// and the receiver cannot tell how they were posted.
+// immDataAfterWrite: on the wire, a Write with immediate is a Write followed by Immediate Data, so
+// the receiver cannot distinguish how they were posted.
 func immDataAfterWrite(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {
@@ -228,7 +228,7 @@ func immDataAfterWrite(w *world) outcome {
 	return tested
 }
 
-// immDataAmongSends: Sends and immediates take the receives in the order in which they were posted.
+// immDataAmongSends: Sends and immediates consume receives in the order in which they were posted.
 func immDataAmongSends(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if p.lacks(verbs.OpImm64, verbs.SendWR{Opcode: verbs.WRImmData}) {

@@ -17,7 +17,7 @@ var invalidateTests = []test{
 	{"RemoteTooLong", invRemoteTooLong},
 }
 
-// noInvalidate reports whether the device cannot invalidate windows by op, and requires that it
+// noInvalidate reports whether the device cannot invalidate windows with op, and requires that it
 // then refuses to.
 func (w *world) noInvalidate(op verbs.Op, opcode verbs.WROpcode) bool {
 	w.Helper()
@@ -41,8 +41,8 @@ func invLocal(w *world) outcome {
 	return tested
 }
 
-// hurtsKernel reports whether the invalidation of a window that is not bound cannot be tried: rxe
-// of Linux 6.1 then uses the region that is not there.
+// hurtsKernel reports whether invalidating an unbound window must not be tried: rxe in Linux 6.1
+// then dereferences the missing region.
 func (w *world) hurtsKernel() bool {
 	if w.f.userSpace() || w.iwarp() {
 		return false
@@ -51,8 +51,8 @@ func (w *world) hurtsKernel() bool {
 	return true
 }
 
-// invalidatesOthers reports whether the device lets a QP invalidate the window of another, as rxe
-// does, by a request of its own and of its peer's.
+// invalidatesOthers reports whether the device lets a QP, or its peer, invalidate another QP's
+// window, as rxe does.
 func (p *pair) invalidatesOthers() bool {
 	p.Helper()
 	if p.iwarp() || p.f.userSpace() {
@@ -71,8 +71,8 @@ func (p *pair) invalidatesOthers() bool {
 	return true
 }
 
-// invalidating makes a pair for the test of that name, which invalidates a key that it must not. It
-// returns nil if the device does not survive the test or permits it; that is noted.
+// invalidating returns a pair for the named test, which invalidates a key that it must not. It
+// returns nil, and records that, if the device would not survive the test or permits it.
 func (w *world) invalidating(name string) *pair {
 	w.Helper()
 	if name == "Unbound" && w.hurtsKernel() {
@@ -85,14 +85,13 @@ func (w *world) invalidating(name string) *pair {
 	return p
 }
 
-// Keys that cannot be invalidated, of the passive side of a pair.
+// Keys of a pair's passive side that cannot be invalidated.
 func unknownKey(p *pair) uint32 { return p.b.mem.RKey() ^ 0x5a5a5a00 }
 func zeroKey(*pair) uint32      { return 0 }
 func regionKey(p *pair) uint32  { return p.b.mem.RKey() }
 func unboundKey(p *pair) uint32 { return p.b.allocMW().RKey() }
 
-// otherWindow is a window of the passive side of a pair of its own, which no other QP may
-// invalidate.
+// otherWindow is a window on the passive side of a separate pair, which no other QP may invalidate.
 type otherWindow struct {
 	p  *pair
 	mw *verbs.MW
@@ -106,14 +105,14 @@ func (w *world) otherWindow() otherWindow {
 
 func (o otherWindow) key(*pair) uint32 { return o.mw.RKey() }
 
-// opens requires that the window's key still gives access.
+// opens requires that the window's key still grants access.
 func (o otherWindow) opens(w *world) {
 	w.Helper()
 	p := o.p.in(w)
 	p.a.ok(p.a.run(under(o.mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0))), verbs.WCRDMARead)
 }
 
-// invLocalInvalid: a key that cannot be invalidated fails the request and ends the connection.
+// invLocalInvalid: the request fails if its key cannot be invalidated, and the connection ends.
 func invLocalInvalid(w *world) outcome {
 	if w.noInvalidate(verbs.OpLocalInv, verbs.WRLocalInv) {
 		return noted
@@ -164,8 +163,8 @@ func invLocalInvalid(w *world) outcome {
 	return tested
 }
 
-// invRemote: the peer invalidates by a Send, solicited or not, and the receive's completion says
-// which key.
+// invRemote: the peer invalidates a window with a Send, solicited or not, and the receive
+// completion contains the key.
 func invRemote(w *world) outcome {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return noted
@@ -218,8 +217,8 @@ func invRemoteThenAccess(w *world) outcome {
 	return tested
 }
 
-// invRemoteWrongKey: a peer may not invalidate regions of a whole PD (RFC 5040 section 8.1.1), nor
-// windows of other QPs.
+// invRemoteWrongKey: a peer must not invalidate regions that belong to a whole PD (RFC 5040 section
+// 8.1.1), nor windows of other QPs.
 func invRemoteWrongKey(w *world) outcome {
 	if w.noInvalidate(verbs.OpSendInv, verbs.WRSendWithInv) {
 		return noted
@@ -264,7 +263,7 @@ func invRemoteWrongKey(w *world) outcome {
 			p.broken(p.a, p.b, c.f)
 			p.b.flushed(p.b.rcq, 2)
 			p.a.flushed(p.a.rcq, 9)
-			// The keys still give access.
+			// The keys still grant access.
 			by.in(w).works()
 			other.opens(w)
 			return tested

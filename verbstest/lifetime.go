@@ -35,8 +35,8 @@ var lifetimeTests = []test{
 	{"ErrClosed", lifetimeErrClosed},
 }
 
-// lifetimeBusy: a parent with children is not closed. The error has the number of children of each
-// kind, and everything still works.
+// lifetimeBusy: a parent with children cannot be closed. The error gives the number of children of
+// each kind, and everything still works.
 func lifetimeBusy(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
@@ -147,13 +147,13 @@ func lifetimeClosed(w *world) outcome {
 		require.Equal(w, w.f.Active.Name(), oe.Device, name)
 	}
 
-	// A closed region has no keys any more, but its address and length can still be read.
+	// A closed region has no keys, but its address and length can still be read.
 	require.NoError(w, mr.Close())
 	require.Equal(w, 8, mr.Len())
 	return tested
 }
 
-// lifetimeClosedParent: nothing can be made with a closed object, as parent or as argument.
+// lifetimeClosedParent: nothing can be created with a closed parent or argument.
 func lifetimeClosedParent(w *world) outcome {
 	cq, closed := w.a.createCQ(verbs.CQConfig{}), w.a.createCQ(verbs.CQConfig{})
 	require.NoError(w, closed.Close())
@@ -203,7 +203,7 @@ func lifetimeCloseNil(w *world) outcome {
 	return tested
 }
 
-// lifetimeCloseAll closes a context in use with all its objects. The connection of the peer ends.
+// lifetimeCloseAll closes a context in use with all its objects. The peer's connection ends.
 func lifetimeCloseAll(w *world) outcome {
 	c, err := w.f.Active.Open()
 	require.NoError(w, err)
@@ -236,8 +236,8 @@ func lifetimeCloseAll(w *world) outcome {
 	return tested
 }
 
-// lifetimeCloseConcurrent: of several concurrent calls of Close, one closes the object and all
-// return without an error.
+// lifetimeCloseConcurrent: of several concurrent calls of Close, one closes the object, and all
+// return without error.
 func lifetimeCloseConcurrent(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, closeIt := range []func() error{p.a.id.Close, p.a.qp.Close, p.a.mem.Close, p.a.scq.Close} {
@@ -272,7 +272,7 @@ func untilClosed(f func() error) <-chan error {
 	return done
 }
 
-// lifetimeCloseDuringPost closes a QP under goroutines that post and poll.
+// lifetimeCloseDuringPost closes a QP while goroutines post and poll.
 func lifetimeCloseDuringPost(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for range 5 {
@@ -309,7 +309,7 @@ func lifetimeCloseDuringPost(w *world) outcome {
 	return tested
 }
 
-// lifetimeCloseDuringCQ closes a CQ under goroutines that wait, poll and arm.
+// lifetimeCloseDuringCQ closes a CQ while goroutines wait, poll and arm.
 func lifetimeCloseDuringCQ(w *world) outcome {
 	for range 5 {
 		cq, err := w.a.ctx.CreateCQ(verbs.CQConfig{})
@@ -340,8 +340,8 @@ func lifetimeCloseDuringCQ(w *world) outcome {
 	return tested
 }
 
-// lifetimeMRCloseUnderTraffic deregisters a region that the peer is writing to: after Close nothing
-// writes to it. A late write would write the last bytes last, so these are cleared first.
+// lifetimeMRCloseUnderTraffic deregisters a region while the peer is writing to it: nothing may be
+// written after Close. A late Write would write the last bytes last, so these are cleared first.
 func lifetimeMRCloseUnderTraffic(w *world) outcome {
 	by := w.pair(pairConfig{})
 	const n, rounds = 60_000, 40
@@ -378,7 +378,7 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 		closes(w.T, p.b.id.Done(), "the end of the connection")
 		require.NoError(w, closes(w.T, posted, "the poster"))
 		if w.siwBelow(w.f.Passive) {
-			w.without("dereg-waits") // the kernel's siw finishes placing a message that it has begun to place
+			w.without("dereg-waits") // kernel siw finishes placing a message that it has begun to place
 			continue
 		}
 		requireSame(w.T, make([]byte, n), buf)
@@ -387,13 +387,13 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 	return tested
 }
 
-// lifetimeMRCloseOfSource deregisters memory that waits to be sent: each request completes or
-// fails, and nothing that the program writes to the memory afterwards is sent. The kernel's siw
-// goes on with the one request that it has begun to send.
+// lifetimeMRCloseOfSource deregisters memory that is queued for sending: each request completes or
+// fails, and nothing that the program writes to the memory afterwards is sent. Kernel siw still
+// finishes the one request that it has begun to send.
 func lifetimeMRCloseOfSource(w *world) outcome {
 	allowed := []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
 	if !w.f.userSpace() {
-		allowed = append(allowed, verbs.WCLocQPOpErr) // kernel siw says so of every request that it cannot execute
+		allowed = append(allowed, verbs.WCLocQPOpErr) // kernel siw reports this for every request that it cannot execute
 	}
 	const n, count = 100_000, 40
 	for round := range 4 {
@@ -423,7 +423,7 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 			if bytes.Equal(after, want) || bytes.Equal(after, before) {
 				continue
 			}
-			for k, got := range after { // placed in part
+			for k, got := range after { // partially placed
 				if got != want[k] && got != before[k] {
 					if got == 0 && (begun < 0 || begun == i) && w.siwBelow(w.f.Active) {
 						begun = i
@@ -438,9 +438,9 @@ func lifetimeMRCloseOfSource(w *world) outcome {
 	return tested
 }
 
-// sentUntilFailure takes the completions of count requests, whose IDs are 0, 1, 2 and so on. It
-// requires that from the first failure on all fail, with one of the given statuses, and returns how
-// many have succeeded.
+// sentUntilFailure polls the completions of count requests with the IDs 0, 1, 2 and so on. It
+// requires that after the first failure all fail, with one of the given statuses, and returns how
+// many succeeded.
 func (s *side) sentUntilFailure(count int, allowed ...verbs.WCStatus) (good int) {
 	s.Helper()
 	for i := range count {
@@ -456,8 +456,8 @@ func (s *side) sentUntilFailure(count int, allowed ...verbs.WCStatus) (good int)
 	return good
 }
 
-// lifetimeMRCloseUnderReads deregisters a region that the peer is reading: what was read before is
-// right, and the rest fails.
+// lifetimeMRCloseUnderReads deregisters a region while the peer is reading it: data read before
+// that is correct, and the other Reads fail.
 func lifetimeMRCloseUnderReads(w *world) outcome {
 	for round, after := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
 		w.sub(fmt.Sprint(round), func(w *world) outcome {
@@ -478,7 +478,7 @@ func lifetimeMRCloseUnderReads(w *world) outcome {
 			for i := range good {
 				dst.holds(i*n, want)
 			}
-			if good == count { // all were faster: the next one fails
+			if good == count { // all completed first: the next one fails
 				wr := read(dst.sgl(0, 8), m, 0)
 				if wc := p.a.run(wr); w.kernelIWARP() { // as above
 					require.Contains(w, allowed, wc.Status, wc.Status.String())

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Limits on the number of objects need a device with small limits; the tests of the provider check
+// Limits on the number of objects require a device with small limits; the provider's tests check
 // them.
 var limitTests = []test{
 	{"CQE", limitCQE},
@@ -39,7 +39,7 @@ func limitCQE(w *world) outcome {
 func limitMRSize(w *world) outcome {
 	most := w.a.attr.MaxMRSize
 	if most >= math.MaxInt {
-		// The limit is larger than any possible argument, and than any memory.
+		// The limit exceeds any possible argument and any memory.
 		_, err := w.a.pd.AllocMR(math.MaxInt-1<<20, verbs.AccessLocalWrite)
 		require.Error(w, err)
 		w.without("mr-size-limit")
@@ -79,8 +79,8 @@ func limitQPCap(w *world) outcome {
 	return tested
 }
 
-// limitManyQPs makes many small QPs in one context, so that their queues begin at every page of its
-// mapped memory.
+// limitManyQPs creates many small QPs in one context, so that their queues begin on every page of
+// its mapped memory.
 func limitManyQPs(w *world) outcome {
 	cq := w.a.createCQ(verbs.CQConfig{})
 	for range min(150, w.a.attr.MaxQP/2) {
@@ -107,7 +107,7 @@ func limitSGE(w *world) outcome {
 		requireLimit(w.T, err, "max_sge_rd", uint64(rd), uint64(rd+1))
 	}
 	p.works()
-	// With as many as the device can.
+	// With the device's maximum.
 	both := min(w.a.attr.MaxSGE, w.b.attr.MaxSGE)
 	full := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: both, MaxRecvSGE: both}})
 	var src, dst []verbs.SGE
@@ -140,8 +140,7 @@ func limitInline(w *world) outcome {
 	return tested
 }
 
-// limitMessageSize: on every fabric the sum of the lengths of a message's elements must be below 4
-// GiB.
+// limitMessageSize: on every fabric, the total length of a message's elements must be below 4 GiB.
 func limitMessageSize(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendSGE: 2}})
 	half := verbs.SGE{Addr: p.a.mem.at(0), Length: 1 << 31, LKey: p.a.mem.LKey()}
@@ -214,7 +213,7 @@ func limitRecvQueue(w *world) outcome {
 	return tested
 }
 
-// limitDepth: a depth above the maximum of the device.
+// limitDepth requests a depth above the device's maximum.
 func limitDepth(w *world) outcome {
 	for _, c := range []struct {
 		field string

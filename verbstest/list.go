@@ -40,7 +40,7 @@ func listSend(w *world) outcome {
 	return tested
 }
 
-// listReuse: neither the list nor its elements nor the SGLs are used after the post.
+// listReuse: the list, its elements and the SGLs are not used after the post.
 func listReuse(w *world) outcome {
 	p := w.pair(pairConfig{})
 	recvs, sends := make([]verbs.RecvWR, 1), make([]verbs.SendWR, 1)
@@ -80,7 +80,7 @@ func listEmpty(w *world) outcome {
 	return tested
 }
 
-// listBadSend: requests before one that cannot be posted are executed, those after it are not.
+// listBadSend: requests before an invalid one are executed, those after it are not.
 func listBadSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for _, bad := range []int{0, 1, 4} {
@@ -100,7 +100,7 @@ func listBadSend(w *world) outcome {
 			require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 		}
 		p.a.idle(p.a.scq)
-		for i := bad; i < len(wrs); i++ { // take up the receives that are left
+		for i := bad; i < len(wrs); i++ { // use up the remaining receives
 			p.a.ok(p.a.run(good), verbs.WCSend)
 			require.EqualValues(w, i, p.b.ok(p.b.received(), verbs.WCRecv).ID)
 		}
@@ -123,7 +123,7 @@ func listBadReceive(w *world) outcome {
 	return tested
 }
 
-// listConcurrent: lists that are posted from several goroutines stay together.
+// listConcurrent: lists posted from several goroutines are not interleaved.
 func listConcurrent(w *world) outcome {
 	const posters, lists, length = 4, 10, 4
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: posters * lists * length, MaxRecvWR: posters * lists * length}})

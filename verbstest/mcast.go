@@ -17,17 +17,17 @@ var mcastTests = []test{
 	{"Closed", mcastClosed},
 }
 
-// group is a multicast GID: over RoCE v2 that of an IPv4 group.
+// group is a multicast GID; over RoCE v2 it represents an IPv4 group.
 var group = verbs.GIDFromAddr(netip.MustParseAddr("239.1.2.3"))
 
-// groupQPN is the QP number of every group.
+// groupQPN is the QP number of every multicast group.
 const groupQPN = 0xffffff
 
-// noMulticast reports whether the device has no multicast, and requires that it then refuses it.
+// noMulticast reports whether the device lacks multicast, and requires that it then refuses it.
 func (w *world) noMulticast() bool {
 	w.Helper()
 	if !w.iwarp() || w.kernelIWARP() {
-		return w.noHand(verbs.QPTypeUD) // without datagrams there are no groups
+		return w.noHand(verbs.QPTypeUD) // without datagrams there is no multicast
 	}
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	w.lacking("multicast", s.qp.AttachMcast(group, 0))
@@ -73,7 +73,7 @@ func mcastAttach(w *world) outcome {
 		require.Equal(w, p.a.qp.Num(), wc.SrcQP)
 		s.mem.holds(1024+grhLen, p.a.mem.Bytes()[:64])
 	}
-	// Who has left it gets none, and is still a member of the others.
+	// A QP that left the group gets none, and is still a member of its other groups.
 	require.NoError(w, members[1].qp.DetachMcast(group, 0))
 	for _, s := range members {
 		s.recv(6, s.mem.sge(1024, grhLen+64))
@@ -90,10 +90,9 @@ func mcastAttach(w *world) outcome {
 	return tested
 }
 
-// onLink has the host of the passive side take what is sent to a group until the test ends: over
-// RoCE v2 the device gets of the host's network only what the host is a member of, which
-// AttachMcast does not see to (a connection manager does). It reports false on other links and for
-// addresses that are not IPv4's.
+// onLink makes the host of the passive side join a group until the test ends. Over RoCE v2 the
+// device receives only groups that the host has joined, which AttachMcast does not do (a connection
+// manager does). onLink reports false on other links and for addresses other than IPv4.
 func (p *pair) onLink(group verbs.GID) bool {
 	p.Helper()
 	row := p.b.gid()

@@ -16,13 +16,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// mem is a region with what tests do to it.
+// mem is a region with helpers for tests.
 type mem struct {
 	*verbs.MR
 	t *testing.T
 }
 
-// alloc makes a region outside of the Go heap, filled with a pattern.
+// alloc registers a region outside the Go heap, filled with a pattern.
 func (h *host) alloc(n int, access verbs.AccessFlags) *mem {
 	h.Helper()
 	return h.allocIn(h.pd, n, access)
@@ -34,15 +34,15 @@ func (h *host) allocIn(pd *verbs.PD, n int, access verbs.AccessFlags) *mem {
 	return h.adopt(mr, err)
 }
 
-// register makes a region of the Go memory buf.
+// register registers the Go memory buf.
 func (h *host) register(buf []byte, access verbs.AccessFlags) *mem {
 	h.Helper()
 	mr, err := h.pd.RegMR(buf, access)
 	return h.adopt(mr, err)
 }
 
-// memoryFor returns n bytes of memory that can be registered at iova. Drivers of the kernel map
-// whole pages, so both must have the same offset in a page.
+// memoryFor returns n bytes of memory that can be registered at iova. Kernel drivers map whole
+// pages, so both must have the same offset within a page.
 func (h *host) memoryFor(iova uint64, n int) []byte {
 	h.Helper()
 	page := os.Getpagesize()
@@ -78,13 +78,12 @@ func (h *host) adopt(mr *verbs.MR, err error) *mem {
 	return m
 }
 
-// closesAfter closes a window before the region at the end of the test, as drivers of the kernel
-// require.
+// closesAfter closes a window before the region at the end of the test, as kernel drivers require.
 func (m *mem) closesAfter(mw *verbs.MW) {
 	m.t.Cleanup(func() { require.NoError(m.t, mw.Close()) })
 }
 
-// noise has the bytes of all patterns. It is long enough for the largest region of the suite.
+// noise contains the bytes of all patterns. It is long enough for the largest region of the suite.
 var noise = sync.OnceValue(func() []byte {
 	const size = 17 << 20
 	p := make([]byte, size)
@@ -98,7 +97,7 @@ func pattern(seed byte, n int) []byte { return noise()[int(seed) : int(seed)+n :
 // fill writes the pattern of seed over the whole region.
 func (m *mem) fill(seed byte) { copy(m.Bytes(), pattern(seed, m.Len())) }
 
-// sge is the element for n bytes from off.
+// sge returns an SGE for n bytes at off.
 func (m *mem) sge(off, n int) verbs.SGE {
 	m.t.Helper()
 	s, err := m.SGE(off, n)
@@ -106,7 +105,7 @@ func (m *mem) sge(off, n int) verbs.SGE {
 	return s
 }
 
-// sgl is a list with one element, for n bytes from off.
+// sgl returns a list with one SGE, for n bytes at off.
 func (m *mem) sgl(off, n int) []verbs.SGE {
 	m.t.Helper()
 	return []verbs.SGE{m.sge(off, n)}
@@ -121,14 +120,14 @@ func (m *mem) put(off int, v uint64) { binary.NativeEndian.PutUint64(m.Bytes()[o
 // get loads a number in the CPU's byte order.
 func (m *mem) get(off int) uint64 { return binary.NativeEndian.Uint64(m.Bytes()[off:]) }
 
-// holds requires that the bytes from off equal want.
+// holds requires that the bytes at off equal want.
 func (m *mem) holds(off int, want []byte) {
 	m.t.Helper()
 	requireSame(m.t, want, m.Bytes()[off:off+len(want)])
 }
 
-// keeps stores the contents of the region, and returns a function that requires that they are still
-// the same.
+// keeps saves the contents of the region and returns a function that requires that they are
+// unchanged.
 func (m *mem) keeps() func() {
 	was := slices.Clone(m.Bytes())
 	return func() {
@@ -137,7 +136,7 @@ func (m *mem) keeps() func() {
 	}
 }
 
-// keepsBut is keeps except for n bytes from off.
+// keepsBut is like keeps but ignores n bytes at off.
 func (m *mem) keepsBut(off, n int) func() {
 	was := slices.Clone(m.Bytes())
 	return func() {

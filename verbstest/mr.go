@@ -49,7 +49,7 @@ func mrAllocInvalid(w *world) outcome {
 	return tested
 }
 
-// mrHugePages: a system without huge pages uses ordinary pages.
+// mrHugePages: a system without huge pages falls back to ordinary pages.
 func mrHugePages(w *world) outcome {
 	p := w.pair(pairConfig{})
 	m := w.b.alloc(3<<20, allRights|verbs.AccessHugeTLB)
@@ -113,7 +113,7 @@ func mrIova(w *world) outcome {
 		require.EqualValues(w, 64, wc.ByteLen)
 		m.holds(64, p.a.mem.Bytes()[:64])
 	}
-	// The address of the memory is not an address of the region.
+	// The memory's address is not an address of the region.
 	buf := w.b.memoryFor(4096, 64)
 	m := w.b.registerIova(buf, 4096, allRights)
 	own := w.b.register(buf, allRights)
@@ -192,7 +192,7 @@ func mrAccess(w *world) outcome {
 	return tested
 }
 
-// mrManyKeys: keys of living regions differ.
+// mrManyKeys: the keys of live regions differ.
 func mrManyKeys(w *world) outcome {
 	seen := make(map[uint32]bool)
 	for range 500 {
@@ -203,7 +203,7 @@ func mrManyKeys(w *world) outcome {
 	return tested
 }
 
-// exchangeWrite writes n bytes into m of the passive side at off, and requires that only these
+// exchangeWrite writes n bytes to offset off of m on the passive side and requires that only these
 // bytes change.
 func (p *pair) exchangeWrite(m *mem, off, n int) {
 	p.Helper()
@@ -219,7 +219,7 @@ func (p *pair) exchangeWrite(m *mem, off, n int) {
 	require.NoError(p, src.Close())
 }
 
-// deny requires that one byte at addr is not written under m's key. The connection ends by it.
+// deny requires that one byte at addr is not written under m's key. This ends the connection.
 func (p *pair) deny(m *mem, addr uint64) {
 	p.Helper()
 	same := m.keeps()

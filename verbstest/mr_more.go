@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Tests of optional abilities with memory.
+// Tests of optional memory features.
 var memoryTests = []test{
 	{"Rereg", mrRereg},
 	{"ReregAccess", mrReregAccess},
@@ -73,7 +73,7 @@ func mrReregAccess(w *world) outcome {
 	return tested
 }
 
-// mrReregPD moves a region into another PD, which it then keeps alive.
+// mrReregPD moves a region into another PD, which the region then keeps alive.
 func mrReregPD(w *world) outcome {
 	if !w.reregisters() {
 		return noted
@@ -107,7 +107,7 @@ func mrReregInvalid(w *world) outcome {
 	return tested
 }
 
-// mrOnDemand: memory that is not pinned.
+// mrOnDemand registers memory without pinning it.
 func mrOnDemand(w *world) outcome {
 	mr, err := w.b.pd.RegMR(make([]byte, 4096), allRights|verbs.AccessOnDemand)
 	if w.unless("on-demand", err) {
@@ -120,7 +120,7 @@ func mrOnDemand(w *world) outcome {
 	return tested
 }
 
-// mrDmabuf: a descriptor that is not a dma-buf is refused, also by a device that can register one.
+// mrDmabuf: a descriptor that is not a dma-buf is refused, even by a device that can register one.
 func mrDmabuf(w *world) outcome {
 	f, err := os.CreateTemp(w.TempDir(), "")
 	require.NoError(w, err)

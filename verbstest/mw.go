@@ -28,7 +28,7 @@ var mwTests = []test{
 
 const windowRights = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// noWindows reports whether the device has no type 2 windows, and requires that it then refuses
+// noWindows reports whether the device lacks type 2 windows, and requires that it then refuses
 // them.
 func (w *world) noWindows() bool {
 	w.Helper()
@@ -48,20 +48,20 @@ func (s *side) allocMW() *verbs.MW {
 	return mw
 }
 
-// bind is a bind of mw to n bytes of m from off.
+// bind returns a request that binds mw to n bytes of m at off.
 func bind(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) verbs.SendWR {
 	m.closesAfter(mw)
 	return verbs.SendWR{ID: 51, Opcode: verbs.WRBindMW, RKey: mw.NextRKey(),
 		Bind: &verbs.MWBind{MW: mw, MR: m.MR, Addr: m.at(off), Length: uint64(n), Access: access}}
 }
 
-// under is wr with the key of a window.
+// under returns wr with the key of a window.
 func under(mw *verbs.MW, wr verbs.SendWR) verbs.SendWR {
 	wr.RKey = mw.RKey()
 	return wr
 }
 
-// window binds a new window on the passive side to n bytes of m from off.
+// window binds a new window on the passive side to n bytes of m at off.
 func (p *pair) window(m *mem, off, n int, access verbs.AccessFlags) *verbs.MW {
 	p.Helper()
 	mw := p.b.allocMW()
@@ -90,8 +90,8 @@ func mwAlloc(w *world) outcome {
 	return tested
 }
 
-// mwAccess writes, reads and computes through a window in the middle of a region without rights for
-// peers.
+// mwAccess writes, reads and performs atomics through a window in the middle of a region without
+// remote access.
 func mwAccess(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -107,8 +107,8 @@ func mwAccess(w *world) outcome {
 	return tested
 }
 
-// usesWindow accesses bytes 1000 to 1099 of m with every operation, through a window that gives all
-// rights to them.
+// usesWindow accesses bytes 1000 to 1099 of m with every operation, through a window that grants
+// all rights to them.
 func (p *pair) usesWindow(mw *verbs.MW, m *mem) {
 	p.Helper()
 	rest := m.keepsBut(1000, 100)
@@ -148,8 +148,8 @@ func mwZeroBased(w *world) outcome {
 	return tested
 }
 
-// outside requires that a request outside of its window, but inside of the region, is refused. It
-// reports false, and notes it, if the device allows it: rxe checks only the bounds of the region.
+// outside requires that a request outside its window but inside the region is refused. It reports
+// false, and records that, if the device allows it: rxe checks only the bounds of the region.
 func (p *pair) outside(m *mem, wr verbs.SendWR, f fault, oneWay bool) bool {
 	p.Helper()
 	if p.iwarp() || p.f.userSpace() {
@@ -167,9 +167,9 @@ func (p *pair) outside(m *mem, wr verbs.SendWR, f fault, oneWay bool) bool {
 	return true
 }
 
-// busyWith reports whether a region cannot be closed while windows are bound to it, as with drivers
-// of the kernel. It then requires that everything still works, and that the region can be closed
-// after the window.
+// busyWith reports whether a region cannot be closed while windows are bound to it, as with kernel
+// drivers. It then requires that everything still works and that the region can be closed after the
+// window.
 func (p *pair) busyWith(m *mem, mw *verbs.MW, wr verbs.SendWR) bool {
 	p.Helper()
 	err := m.Close()
@@ -272,7 +272,7 @@ func mwBounds(w *world) outcome {
 	return tested
 }
 
-// mwUnbound: the key of the allocation gives no access.
+// mwUnbound: the key from the allocation grants no access.
 func mwUnbound(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -283,8 +283,8 @@ func mwUnbound(w *world) outcome {
 	return tested
 }
 
-// mwRebind: after its invalidation a window is bound again, with a new key and to another place.
-// The old key gives no access. A bound window cannot be bound again before it is invalidated.
+// mwRebind: after invalidation, a window can be bound again, with a new key and to another place.
+// The old key grants no access. A bound window cannot be bound again without being invalidated.
 func mwRebind(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -333,7 +333,7 @@ func mwWrongQP(w *world) outcome {
 	} {
 		w.sub(c.name, func(w *world) outcome {
 			if !w.has(c.op) {
-				return noted // atomicFetchAdd looks at the refusal
+				return noted // atomicFetchAdd checks the refusal
 			}
 			for _, wr := range c.wrs(w) {
 				w.Log(wr.Opcode)
@@ -348,7 +348,7 @@ func mwWrongQP(w *world) outcome {
 	return tested
 }
 
-// mwRegionClosed: a window gives no access to memory that is not registered any more.
+// mwRegionClosed: a window does not grant access to memory that is no longer registered.
 func mwRegionClosed(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -378,7 +378,7 @@ func mwWindowClosed(w *world) outcome {
 	return tested
 }
 
-// mwQPClosed: a window remains when the QP that bound it is closed, but gives no access.
+// mwQPClosed: a window survives when the QP that bound it is closed, but grants no access.
 func mwQPClosed(w *world) outcome {
 	if w.noWindows() {
 		return noted
@@ -456,8 +456,8 @@ func mwBindInvalid(w *world) outcome {
 	return tested
 }
 
-// mwBindUnsignalled: requests after a bind can use the window, whether the bind has a completion or
-// not.
+// mwBindUnsignalled: requests after a bind can use the window, whether or not the bind is
+// signalled.
 func mwBindUnsignalled(w *world) outcome {
 	if w.noWindows() {
 		return noted

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Windows of type 1: bound by a call of their own that chooses the key, for every QP of the PD,
-// bound again at any time.
+// Type 1 windows are bound by a separate call that chooses the key, for every QP of the PD, and can
+// be bound again at any time.
 var mw1Tests = []test{
 	{"Alloc", mw1Alloc},
 	{"Access", mw1Access},
@@ -30,7 +30,7 @@ var mw1Tests = []test{
 	{"QueueFull", mw1QueueFull},
 }
 
-// window1 allocates a type 1 window on the passive side; nil if the device has none.
+// window1 allocates a type 1 window on the passive side, or returns nil if the device lacks them.
 func (w *world) window1() *verbs.MW {
 	w.Helper()
 	mw, err := w.b.pd.AllocMW(verbs.MWType1)
@@ -41,7 +41,7 @@ func (w *world) window1() *verbs.MW {
 	return mw
 }
 
-// bind1 binds mw to n bytes of m from off and waits for the completion.
+// bind1 binds mw to n bytes of m at off and waits for the completion.
 func (s *side) bind1(mw *verbs.MW, m *mem, off, n int, access verbs.AccessFlags) {
 	s.Helper()
 	before := mw.RKey()
@@ -65,14 +65,14 @@ func mw1Alloc(w *world) outcome {
 	require.NotNil(w, mw.Provider())
 	require.NotZero(w, w.b.attr.DeviceCapFlags&verbs.DeviceMemWindow)
 	require.NotEqual(w, mw.RKey(), w.window1().RKey())
-	// The key of the allocation gives no access.
+	// The key from the allocation grants no access.
 	p := w.pair(pairConfig{})
 	p.deniedAt(p.b.mem, under(mw, read(p.a.mem.sgl(0, 8), p.b.mem, 0)), fault{0, 1, 0x00, verbs.WCRemAccessErr}, false)
 	return tested
 }
 
-// mw1Access writes, reads and computes through a window in the middle of a region without rights
-// for peers.
+// mw1Access writes, reads and performs atomics through a window in the middle of a region without
+// remote access.
 func mw1Access(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -101,7 +101,7 @@ func mw1Rights(w *world) outcome {
 			(*world).everyAtomic},
 	} {
 		if !w.has(c.op) {
-			continue // atomicFetchAdd looks at the refusal
+			continue // atomicFetchAdd checks the refusal
 		}
 		w.sub(c.name, func(w *world) outcome {
 			for _, wr := range c.wrs(w) {
@@ -134,7 +134,7 @@ func mw1Bounds(w *world) outcome {
 	return tested
 }
 
-// mw1Rebind: a bound window is bound again without being invalidated before. Its old keys give no
+// mw1Rebind: a bound window can be bound again without being invalidated. Its old keys grant no
 // access.
 func mw1Rebind(w *world) outcome {
 	mw := w.window1()
@@ -160,7 +160,7 @@ func mw1Rebind(w *world) outcome {
 	return tested
 }
 
-// mw1Unbind: a bind of length 0 removes the access, and the window can be bound again.
+// mw1Unbind: a bind of length 0 removes access, and the window can be bound again.
 func mw1Unbind(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -259,8 +259,8 @@ func mw1NotInvalidated(w *world) outcome {
 	return tested
 }
 
-// mw1RegionClosed: with a window bound to it a region is either not closed, or the window gives no
-// access any more.
+// mw1RegionClosed: either a region with a bound window cannot be closed, or the window grants no
+// access afterwards.
 func mw1RegionClosed(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -291,7 +291,7 @@ func mw1WindowClosed(w *world) outcome {
 	return tested
 }
 
-// mw1QPClosed: a window still gives access when the QP through which it was bound is closed.
+// mw1QPClosed: a window still grants access after the QP through which it was bound is closed.
 func mw1QPClosed(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -374,7 +374,7 @@ func mw1BindState(w *world) outcome {
 	return tested
 }
 
-// mw1Order: requests after a bind can use the window, whether the bind has a completion or not.
+// mw1Order: requests after a bind can use the window, whether or not the bind is signalled.
 func mw1Order(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -395,8 +395,7 @@ func mw1Order(w *world) outcome {
 	return tested
 }
 
-// mw1QueueFull: a bind needs an entry in the send queue. If there is none, the window does not
-// change.
+// mw1QueueFull: a bind needs an entry in the send queue. Without one, the window does not change.
 func mw1QueueFull(w *world) outcome {
 	mw := w.window1()
 	if mw == nil {
@@ -412,7 +411,7 @@ func mw1QueueFull(w *world) outcome {
 		p.a.mem.holds(0, m.Bytes()[off:off+64])
 	}
 	// These requests keep the queue full for a while: Reads, which a depth of 1 sends one at a
-	// time; or Sends, on fabrics where a Send may come before its receive.
+	// time, or Sends, on fabrics where a Send may arrive before its receive is posted.
 	filler, does := read(dst.sgl(0, n), src, 0), verbs.WCRDMARead
 	if !w.iwarp() {
 		filler, does = verbs.SendWR{Opcode: verbs.WRSend}, verbs.WCSend

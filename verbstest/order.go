@@ -22,8 +22,7 @@ var orderTests = []test{
 	{"FenceIdle", orderFenceIdle},
 }
 
-// orderCompletions posts long requests between short ones: they complete in the order in which they
-// were posted.
+// orderCompletions posts long requests between short ones: they complete in posting order.
 func orderCompletions(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const big = 1 << 20
@@ -59,7 +58,7 @@ func orderCompletions(w *world) outcome {
 	return tested
 }
 
-// orderWriteThenSend: when a message has arrived, the Writes before it have been placed.
+// orderWriteThenSend: when a message arrives, the Writes before it have been placed.
 func orderWriteThenSend(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for i, n := range []int{1, 1000, 100_000, 1 << 20} {
@@ -74,7 +73,7 @@ func orderWriteThenSend(w *world) outcome {
 	return tested
 }
 
-// orderWriteThenRead: a Read sees what the Writes before it wrote.
+// orderWriteThenRead: a Read sees what earlier Writes wrote.
 func orderWriteThenRead(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 50_000
@@ -104,7 +103,7 @@ func orderWriteThenAtomic(w *world) outcome {
 	return tested
 }
 
-// orderReadsAndAtomics mixes both at the agreed depth: their answers come in the order of the
+// orderReadsAndAtomics mixes both at the negotiated depth: responses arrive in the order of the
 // requests.
 func orderReadsAndAtomics(w *world) outcome {
 	for _, depth := range []int{1, 3, 16} {
@@ -125,15 +124,15 @@ func orderReadsAndAtomics(w *world) outcome {
 			require.EqualValues(w, 2*i, p.a.ok(p.a.sent(), verbs.WCFetchAdd).ID)
 			require.EqualValues(w, 2*i+1, p.a.ok(p.a.sent(), verbs.WCRDMARead).ID)
 			require.EqualValues(w, i, p.a.mem.get(16*i))
-			// When a Read is answered, the earlier atomics have been executed, and later ones may
-			// have been.
+			// When a Read is answered, earlier atomics have been executed, and later ones may have
+			// been.
 			require.GreaterOrEqual(w, p.a.mem.get(16*i+8), uint64(i+1))
 		}
 	}
 	return tested
 }
 
-// orderFenceReadSend: a fenced request starts when the Reads before it have completed, so it can
+// orderFenceReadSend: a fenced request starts once the Reads before it have completed, so it can
 // send their data.
 func orderFenceReadSend(w *world) outcome {
 	p := w.pair(pairConfig{})
@@ -203,7 +202,7 @@ func orderFenceReadRead(w *world) outcome {
 	return tested
 }
 
-// orderFenceIdle: a fence without anything to wait for changes nothing.
+// orderFenceIdle: a fence with nothing to wait for has no effect.
 func orderFenceIdle(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for range 3 {

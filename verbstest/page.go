@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Short messages whose memory crosses a boundary between pages: drivers copy them into the packet
-// with special code.
+// Short messages whose memory crosses a page boundary: drivers copy them into the packet with
+// separate code.
 var pageTests = []test{
 	{"Read", pageRead},
 	{"WriteBehindReads", pageWriteBehindReads},
@@ -26,17 +26,17 @@ var pageTests = []test{
 }
 
 const (
-	pageSize  = 4096 // every boundary between larger pages is one of these too
+	pageSize  = 4096 // every boundary between larger pages is also one of these
 	pageShort = 40   // the longest message here
 )
 
-// pages returns memory and the offset in it at which its second page begins.
+// pages returns memory and the offset at which its second page begins.
 func (h *host) pages() (m *mem, edge int) {
 	m = h.alloc(3*pageSize, allRights)
 	return m, 2*pageSize - int(m.Addr()%pageSize)
 }
 
-// pageRead reads at every offset around a boundary, all Reads of one length in one list.
+// pageRead reads at every offset around a boundary, with all Reads of one length in one list.
 func pageRead(w *world) outcome {
 	p := w.pair(pairConfig{})
 	src, edge := w.b.pages()
@@ -61,9 +61,9 @@ func pageRead(w *world) outcome {
 	return tested
 }
 
-// behindReads makes a pair and posts lists that begin with more Reads than may be in progress, so
-// the messages behind them are sent later than they are posted. message makes one of n bytes at off
-// of src, the kth of the list.
+// behindReads creates a pair and posts lists that begin with more Reads than may be in progress, so
+// that the messages after them are sent later than they are posted. message returns one of n bytes
+// at off of src, the kth of the list.
 func behindReads(w *world, op verbs.WCOpcode, message func(p *pair, k int, src *mem, off, n int) verbs.SendWR,
 	arrived func(p *pair, k int, want []byte)) {
 	const reads = 3

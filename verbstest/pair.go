@@ -14,26 +14,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// scratch is the size of the region that either side of a pair has for small transfers.
+// scratch is the size of the region for small transfers on each side of a pair.
 const scratch = 4096
 
 // pairConfig configures a pair; zero = the default.
 type pairConfig struct {
-	cap    verbs.QPCap           // queues of 64 requests, 4 elements, 64 bytes inline, as far as the device goes
+	cap    verbs.QPCap           // queues of 64 requests, 4 elements, 64 bytes inline, as far as the device permits
 	cqe    int                   // 256
 	oneCQ  bool                  // sends and receives complete into one CQ
 	sigAll bool                  //
-	aPD    *verbs.PD             // the PDs of the worlds' hosts
+	aPD    *verbs.PD             // default: the PDs of the hosts
 	bPD    *verbs.PD             //
 	srq    *verbs.SRQ            // of the passive side
 	typ    verbs.QPType          // RC
-	ops    verbs.OpSet           // that the QPs must be made for
-	aChan  [2]*verbs.CompChannel // of the active side's CQs, send and receive; a channel of their own
+	ops    verbs.OpSet           // that the QPs must support
+	aChan  [2]*verbs.CompChannel // of the active side's CQs, send and receive; default: a channel of their own
 	bChan  [2]*verbs.CompChannel //
 	aParam cm.ConnParam          //
 	bParam cm.ConnParam          //
 	before func(p *pair)         // runs when both QPs are in INIT
-	cold   bool                  // connect only, even if the active side has to send first
+	cold   bool                  // only connect, even if the active side must send first
 }
 
 // pair is two connected QPs.
@@ -52,14 +52,14 @@ type side struct {
 	mem      *mem
 }
 
-// smallCap sizes a QP for most tests.
+// smallCap returns QP sizes that suffice for most tests.
 func (h *host) smallCap() verbs.QPCap {
 	return verbs.QPCap{MaxSendWR: min(64, h.attr.MaxQPWR), MaxRecvWR: min(64, h.attr.MaxQPWR),
 		MaxSendSGE: min(4, h.attr.MaxSGE), MaxRecvSGE: min(4, h.attr.MaxSGE),
 		MaxInlineData: min(64, h.attr.MaxInlineData)}
 }
 
-// side makes CQs, a QP in RESET and a scratch region.
+// side creates CQs, a QP in RESET and a scratch region.
 func (h *host) side(cfg pairConfig, pd *verbs.PD, ch [2]*verbs.CompChannel) *side {
 	h.Helper()
 	if pd == nil {
@@ -80,7 +80,7 @@ func (h *host) side(cfg pairConfig, pd *verbs.PD, ch [2]*verbs.CompChannel) *sid
 	return s
 }
 
-// pair makes two sides and connects them.
+// pair creates two sides and connects them.
 func (w *world) pair(cfg pairConfig) *pair {
 	w.Helper()
 	p := w.unconnected(cfg)
@@ -88,7 +88,7 @@ func (w *world) pair(cfg pairConfig) *pair {
 	return p
 }
 
-// unconnected makes two sides whose QPs are in RESET.
+// unconnected creates two sides whose QPs are in RESET.
 func (w *world) unconnected(cfg pairConfig) *pair {
 	w.Helper()
 	acfg := cfg
@@ -96,8 +96,8 @@ func (w *world) unconnected(cfg pairConfig) *pair {
 	return &pair{world: w, a: w.a.side(acfg, cfg.aPD, cfg.aChan), b: w.b.side(cfg, cfg.bPD, cfg.bChan)}
 }
 
-// connect connects the two sides through the listener of the world. If librdmacm chose a local port
-// that is in use (cm.PortTaken), it tries again with another ID.
+// connect connects the two sides through the world's listener. If librdmacm chose a local port that
+// is in use (cm.PortTaken), it retries with another ID.
 func (p *pair) connect(cfg pairConfig) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), waitLimit)
@@ -118,7 +118,7 @@ func (p *pair) connect(cfg pairConfig) {
 			err = id.Connect(ctx, p.a.qp, cfg.aParam)
 		}
 		if err != nil {
-			cancel() // nothing comes to be accepted
+			cancel() // there will be nothing to accept
 		}
 		connected <- err
 	}
@@ -153,7 +153,7 @@ func bindINIT(s *side) {
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 }
 
-// resolve makes an ID for a connection to ln.
+// resolve returns an ID for a connection to ln.
 func (w *world) resolve(ln *cm.Listener) *cm.ID {
 	w.Helper()
 	id, err := cm.Resolve(within(w.T), ln.Addr().String(), cm.Config{Context: w.a.ctx})
@@ -179,7 +179,7 @@ func (s *side) in(h *host) *side {
 	return &c
 }
 
-// post queues requests, all of which must be taken.
+// post posts requests, all of which must be accepted.
 func (s *side) post(wrs ...verbs.SendWR) {
 	s.Helper()
 	n, err := s.qp.PostSend(wrs)
@@ -187,8 +187,8 @@ func (s *side) post(wrs ...verbs.SendWR) {
 	require.Equal(s, len(wrs), n)
 }
 
-// requests returns a good request of every operation that the device has, of side s to peer. Those
-// with an answer put it into the memory of s; the others take their data from there.
+// requests returns a valid request from s to peer for every operation that the device supports.
+// Those with a response place it in the memory of s; the others take their data from there.
 func (w *world) requests(s, peer *side) []verbs.SendWR {
 	w.Helper()
 	data := s.mem.sgl(0, 8)
@@ -215,7 +215,7 @@ func (w *world) requests(s, peer *side) []verbs.SendWR {
 	return all
 }
 
-// messages are the operations that carry data to the peer, with the opcodes of both completions.
+// messages lists the operations that carry data to the peer, with the opcodes of both completions.
 var messages = []struct {
 	op             verbs.Op
 	opcode         verbs.WROpcode
@@ -228,7 +228,7 @@ var messages = []struct {
 	{verbs.OpWriteImm, verbs.WRRDMAWriteWithImm, verbs.WCRDMAWrite, verbs.WCRecvRDMAWithImm},
 }
 
-// everyMessage returns the opcodes of the messages that the active device has.
+// everyMessage returns the opcodes of the messages that the active device supports.
 func (w *world) everyMessage() []verbs.WROpcode {
 	var all []verbs.WROpcode
 	for _, m := range messages {
@@ -239,8 +239,8 @@ func (w *world) everyMessage() []verbs.WROpcode {
 	return all
 }
 
-// carriesAll requires that every kind of message carries the data of sgl, which are want, to the
-// start of b's memory. dst is the receive of those that have their data put into one. A Send with
+// carriesAll requires that every kind of message carries the data of sgl, which equals want, to the
+// start of b's memory. dst is the receive for messages whose data is placed in one. A Send with
 // Invalidate needs a window at the peer.
 func (p *pair) carriesAll(sgl, dst []verbs.SGE, flags verbs.SendFlags, want []byte) {
 	p.Helper()
@@ -271,7 +271,7 @@ func (p *pair) carriesAll(sgl, dst []verbs.SGE, flags verbs.SendFlags, want []by
 	}
 }
 
-// refused posts requests of which the first must be refused for reason.
+// refused posts requests, the first of which must be refused with reason.
 func (s *side) refused(reason error, wr verbs.SendWR) {
 	s.Helper()
 	n, err := s.qp.PostSend([]verbs.SendWR{wr})
@@ -328,7 +328,7 @@ func (s *side) ok(wc verbs.WC, op verbs.WCOpcode) verbs.WC {
 	return wc
 }
 
-// idle requires that cq has no completion and gets none.
+// idle requires that cq has no completion and receives none.
 func (h *host) idle(cq *verbs.CQ) {
 	h.Helper()
 	h.quiet()
@@ -338,7 +338,7 @@ func (h *host) idle(cq *verbs.CQ) {
 	require.Zero(h, n, "unexpected completion %+v", wcs[0])
 }
 
-// quiet waits for the time in which something that must not happen would happen.
+// quiet waits long enough for something unwanted to happen.
 func (h *host) quiet() { time.Sleep(quietTime) }
 
 // transfer sends n bytes from src of one side to dst of the other and returns the receiver's
@@ -350,20 +350,20 @@ func transfer(from, to *side, src, dst []verbs.SGE) verbs.WC {
 	return to.ok(to.received(), verbs.WCRecv)
 }
 
-// settle returns when everything that a has sent has arrived at b, because a later message has.
+// settle returns once everything that a sent has arrived at b, because a later message has.
 func (p *pair) settle() {
 	p.Helper()
 	transfer(p.a, p.b, nil, nil)
 }
 
-// arrived returns when everything that a has sent has completed at b, because a later Read has been
+// arrived returns once everything that a sent has completed at b, because a later Read was
 // answered. It polls no completion of b, so these may be of any kind.
 func (p *pair) arrived() {
 	p.Helper()
 	p.a.ok(p.a.run(verbs.SendWR{ID: 9, Opcode: verbs.WRRDMARead}), verbs.WCRDMARead)
 }
 
-// disconnected waits until both sides know of the end of the connection.
+// disconnected waits until both sides have noticed the end of the connection.
 func (p *pair) disconnected() {
 	p.Helper()
 	closes(p.T, p.a.id.Done(), "the end of the connection")

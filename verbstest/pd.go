@@ -29,8 +29,8 @@ func pdAlloc(w *world) outcome {
 	return tested
 }
 
-// pdSeveral: connections in different domains of one context work at the same time. The tests of
-// operations check that they cannot access each other's memory.
+// pdSeveral: connections in different PDs of one context work concurrently. The tests of operations
+// check that they cannot access each other's memory.
 func pdSeveral(w *world) outcome {
 	one := w.pair(pairConfig{aPD: w.a.allocPD(), bPD: w.b.allocPD()})
 	two := w.pair(pairConfig{})

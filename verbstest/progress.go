@@ -23,12 +23,11 @@ var progressTests = []test{
 	{"ManyConnections", progressManyConnections},
 }
 
-// progressCount is the number of operations that a responder answers while its program does
-// nothing.
+// progressCount is the number of operations that a responder answers while its program is idle.
 const progressCount = 10_000
 
-// pipeline keeps count requests of p's active side going, window at a time. The program of the
-// passive side does nothing in the meantime.
+// pipeline runs count requests on p's active side, keeping window in progress. The program of the
+// passive side is idle in the meantime.
 func (p *pair) pipeline(count, window int, op verbs.WCOpcode, wr func(i int) verbs.SendWR) {
 	p.Helper()
 	wcs := make([]verbs.WC, window)
@@ -63,8 +62,8 @@ func progressReads(w *world) outcome {
 	return tested
 }
 
-// ofBoth posts the same lists on both sides of a connection at the same time: the two sides must
-// not wait for each other.
+// ofBoth posts the same lists on both sides of a connection concurrently: the two sides must not
+// wait for each other.
 func ofBoth(w *world, depth int, list func(s, peer *side) []verbs.SendWR) {
 	const rounds = 20
 	param := cm.ConnParam{InitiatorDepth: depth, ResponderResources: depth}
@@ -164,7 +163,7 @@ func progressSlowReceiver(w *world) outcome {
 	return tested
 }
 
-// progressManyConnections works on several connections at the same time.
+// progressManyConnections works on several connections concurrently.
 func progressManyConnections(w *world) outcome {
 	w.Run("group", func(t *testing.T) {
 		for i := range 6 {

@@ -88,13 +88,13 @@ func qpCreateInvalid(w *world) outcome {
 	return tested
 }
 
-// modify changes the state only.
+// modify changes only the state.
 func (s *side) modify(to verbs.QPState) error {
 	return s.qp.Modify(verbs.QPAttr{State: to}, verbs.QPAttrState)
 }
 
-// qpTransitions tries every transition that the state diagram does not have, from the states that
-// can be reached without a peer, and from RTS. The errors name both states and the possible ones.
+// qpTransitions tries every transition that is not in the state diagram, from the states that can
+// be reached without a peer, and from RTS. The errors name both states and the possible ones.
 func qpTransitions(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	refuse := func(s *side, from verbs.QPState, to ...verbs.QPState) {
@@ -160,7 +160,7 @@ func qpModifyInvalid(w *world) outcome {
 		requireErr(w.T, err, verbs.ErrInvalid)
 	} else {
 		require.False(w, w.f.userSpace())
-		w.without("qp-access-check") // drivers of the kernel do not check
+		w.without("qp-access-check") // kernel drivers do not check
 		require.NoError(w, s.modify(verbs.QPStateReset))
 	}
 	require.Equal(w, verbs.QPStateReset, s.qp.State())
@@ -173,7 +173,7 @@ func qpModifyInvalid(w *world) outcome {
 }
 
 // qpByHand: on iWARP only the connection manager moves a QP to RTR and RTS; on InfiniBand the
-// caller can, but has to name the destination.
+// caller can, but must specify the destination.
 func qpByHand(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(s)
@@ -219,7 +219,7 @@ func qpPostWrongState(w *world) outcome {
 	// In ERR requests are accepted and flushed.
 	require.NoError(w, s.modify(verbs.QPStateErr))
 	s.flushed(s.rcq, 2)
-	for i := range 300 { // more than the queues hold at a time
+	for i := range 300 { // more than the queues hold at once
 		id := uint64(10 + i)
 		s.post(verbs.SendWR{ID: id, Opcode: verbs.WRSend}, verbs.SendWR{ID: id + 1, Opcode: verbs.WRRDMARead})
 		s.recv(id)
@@ -250,7 +250,7 @@ func qpQuery(w *world) outcome {
 			attr.AccessFlags&(verbs.AccessRemoteRead|verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic))
 		ord, ird := s.id.Depths()
 		if w.siwBelow(w.f.Active) || w.siwBelow(w.f.Passive) {
-			// The kernel's siw reports the maximum of the device, or powers of two.
+			// Kernel siw reports the maximum of the device, or powers of two.
 			w.without("depth-query")
 			require.GreaterOrEqual(w, attr.MaxRdAtomic, ord)
 			require.GreaterOrEqual(w, attr.MaxDestRdAtomic, ird)
@@ -262,7 +262,7 @@ func qpQuery(w *world) outcome {
 	return tested
 }
 
-// qpAccessFlags: a QP that does not allow an access refuses it, whatever the region allows.
+// qpAccessFlags: a QP refuses an access that it does not permit, whatever the region permits.
 func qpAccessFlags(w *world) outcome {
 	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	for _, c := range []struct {
@@ -300,9 +300,9 @@ func qpAccessFlags(w *world) outcome {
 	return tested
 }
 
-// allowsAnything reports whether the fabric is the kernel's siw, which does not check the rights of
-// a QP. One with RFC 7306 does, but a QP that allows Reads and Writes allows atomics: the kernel's
-// connection manager sets no other rights.
+// allowsAnything reports whether the fabric is kernel siw, which does not check a QP's access
+// flags. A siw with RFC 7306 does, but a QP that permits Reads and Writes also permits atomics: the
+// kernel's connection manager sets no other rights.
 func (p *pair) allowsAnything(wr verbs.SendWR) bool {
 	p.Helper()
 	checks := p.b.ctx.Ops().Has(verbs.OpImm64) && (wr.Opcode == verbs.WRRDMARead || oneWay(wr))
@@ -314,8 +314,8 @@ func (p *pair) allowsAnything(wr verbs.SendWR) bool {
 	return true
 }
 
-// qpDenied is the refusal of a request that the QP does not allow to the peer. On InfiniBand it is
-// an operation that the queue does not support.
+// qpDenied returns the refusal of a request that the QP does not permit. On InfiniBand it is an
+// operation that the queue does not support.
 func (w *world) qpDenied() fault {
 	f := fault{0, 1, 0x02, verbs.WCRemAccessErr}
 	if !w.iwarp() {
@@ -324,7 +324,7 @@ func (w *world) qpDenied() fault {
 	return f
 }
 
-// qpAccessWithdrawn: the rights of a QP can be changed while it is connected.
+// qpAccessWithdrawn: a QP's access flags can be changed while it is connected.
 func qpAccessWithdrawn(w *world) outcome {
 	p := w.pair(pairConfig{})
 	wr := read(p.a.mem.sgl(0, 8), p.b.mem, 0)
@@ -339,8 +339,8 @@ func qpAccessWithdrawn(w *world) outcome {
 	return tested
 }
 
-// qpSendQueueDrained: in the state SQD new requests wait until the QP is in RTS again. Some devices
-// do not have this state.
+// qpSendQueueDrained: in the state SQD, new requests wait until the QP returns to RTS. Some devices
+// lack this state.
 func qpSendQueueDrained(w *world) outcome {
 	p := w.pair(pairConfig{})
 	if err := p.a.modify(verbs.QPStateSQD); err != nil {
@@ -354,7 +354,7 @@ func qpSendQueueDrained(w *world) outcome {
 	p.a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	p.a.idle(p.a.scq)
 	require.NoError(w, p.a.modify(verbs.QPStateRTS))
-	// rxe continues when another request is posted
+	// rxe resumes when another request is posted
 	p.a.post(verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 	for i := range 2 {
 		require.EqualValues(w, 2+i, p.a.ok(p.a.sent(), verbs.WCSend).ID)
@@ -384,8 +384,8 @@ func qpErrorFlushes(w *world) outcome {
 	return tested
 }
 
-// qpDrain drains a QP during long Reads: every request completes once, and then the memory of the
-// failed ones does not change.
+// qpDrain drains a QP during long Reads: every request completes exactly once, and the memory of
+// failed ones does not change after that.
 func qpDrain(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 1 << 20, 20
@@ -473,7 +473,7 @@ func qpCloseBusy(w *world) outcome {
 	return tested
 }
 
-// qpCloseFlushes: also a QP that never had a connection flushes its receives.
+// qpCloseFlushes: even a QP that was never connected flushes its receives.
 func qpCloseFlushes(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(s)
@@ -486,7 +486,7 @@ func qpCloseFlushes(w *world) outcome {
 	return tested
 }
 
-// qpReset: a QP that is reset drops its requests.
+// qpReset: resetting a QP drops its requests.
 func qpReset(w *world) outcome {
 	s := w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
 	bindINIT(s)
@@ -510,8 +510,8 @@ func qpReset(w *world) outcome {
 	return tested
 }
 
-// reset moves a QP to RESET. It reports false, and notes it, on the kernel's siw, which cannot
-// reset a used QP.
+// reset moves a QP to RESET. It reports false, and records that, on kernel siw, which cannot reset
+// a used QP.
 func (w *world) reset(s *side) bool {
 	w.Helper()
 	err := s.modify(verbs.QPStateReset)
@@ -523,8 +523,8 @@ func (w *world) reset(s *side) bool {
 	return false
 }
 
-// afterReset ends the connection of a QP that was moved to RESET if the device does not: in the
-// kernel a QP does not know its connection.
+// afterReset closes the connection of a QP that was moved to RESET if the device does not: in the
+// kernel, a QP is not tied to its connection.
 func (s *side) afterReset() {
 	s.Helper()
 	if ofKernel(s.ctx.Device()) {
@@ -532,7 +532,7 @@ func (s *side) afterReset() {
 	}
 }
 
-// qpReconnect uses the two QPs for one connection after the other.
+// qpReconnect uses the two QPs for several successive connections.
 func qpReconnect(w *world) outcome {
 	p := w.pair(pairConfig{})
 	for i := range 4 {

@@ -26,7 +26,7 @@ var readTests = []test{
 	{"Inline", readInline},
 }
 
-// read is a Read of off of src into dst.
+// read returns a Read of offset off of src into dst.
 func read(dst []verbs.SGE, src *mem, off int) verbs.SendWR {
 	return verbs.SendWR{ID: 41, Opcode: verbs.WRRDMARead, SGL: dst, RemoteAddr: src.at(off), RKey: src.RKey()}
 }
@@ -49,7 +49,7 @@ func readSizes(w *world) outcome {
 	return tested
 }
 
-// readZeroLength: key and address of an empty Read are not checked (RFC 5040 section 5.2.1).
+// readZeroLength: the key and address of an empty Read are not checked (RFC 5040 section 5.2.1).
 func readZeroLength(w *world) outcome {
 	p := w.pair(pairConfig{})
 	same := p.a.mem.keeps()
@@ -66,10 +66,10 @@ func readZeroLength(w *world) outcome {
 	return tested
 }
 
-// readZeroBetween has empty Reads between others.
+// readZeroBetween posts empty Reads among others.
 //
-// Kernel siw answers an empty Read with the bytes of the answer before, if it has not finished with
-// that, though it has arrived: there the empty Reads of a connection come first.
+// Kernel siw answers an empty Read with bytes of the previous response if it has not finished with
+// that one, although it has arrived. There, the empty Reads of a connection come first.
 func readZeroBetween(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 50_000
@@ -195,10 +195,10 @@ func readDenied(w *world) outcome {
 	return tested
 }
 
-// readDeniedAfterGood: the wrong request has the status, and those after it are flushed. Those
-// before it have been executed, but iWARP does not guarantee their answers: the Terminate is sent
-// at the earliest opportunity, and then the state of outstanding requests is indeterminate (RFC
-// 5040 sections 6.2.1 and 7.1).
+// readDeniedAfterGood: the invalid request has the error status, and those after it are flushed.
+// Those before it were executed, but iWARP does not guarantee their responses: the Terminate is
+// sent at the earliest opportunity, and the state of outstanding requests is then indeterminate
+// (RFC 5040 sections 6.2.1 and 7.1).
 func readDeniedAfterGood(w *world) outcome {
 	for _, n := range []int{8, 1 << 20} {
 		p := w.pair(pairConfig{})
@@ -236,7 +236,7 @@ func readDeniedAfterGood(w *world) outcome {
 	return tested
 }
 
-// readBadSink: the sink is memory of the requester, and is checked before the request is sent.
+// readBadSink: the sink is the requester's memory, and is checked before the request is sent.
 func readBadSink(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range append([]string{"ReadOnly"}, badLocals...) {

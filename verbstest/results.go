@@ -13,38 +13,37 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Result is the result of a test of the suite, or of a part of a test that has a name of its own.
+// Result is the result of a test of the suite, or of a named part of a test.
 type Result struct {
 	Test   string // SUBJECT/TEST or SUBJECT/TEST/PART
 	Failed bool
-	// Lacks has the abilities that the test and its parts need and the device does not have. If the
-	// device can refuse to use one, the test has required that it does, with ErrNotSupported. Empty
-	// = everything was tested.
+	// Lacks lists the features that the test and its parts need and the device lacks. If the device
+	// can refuse a feature, the test has required that it does, with ErrNotSupported. If Lacks is
+	// empty, everything was tested.
 	Lacks []Lack
 }
 
-// Lack is an ability that a device does not have.
+// Lack is a feature that a device lacks.
 type Lack struct {
 	What  string // for example "srq", or the name of a verbs.Op
-	Errno string // the C name of the errno of the driver or library, "none" if the provider or the handle refused
+	Errno string // the C name of the errno from the driver or library, "none" if the provider or the handle refused
 }
 
 // String returns "WHAT: ERRNO".
 func (l Lack) String() string { return l.What + ": " + l.Errno }
 
-// outcome says how a test ended. Every test, and every part of a test, returns it. So none can end
-// early and pass without noting what it left out.
+// outcome says how a test ended. Every test, and every part of a test, returns one, so that none
+// can return early and pass without recording what it skipped.
 type outcome int
 
 const (
-	// tested: the test has tested its subject, to its end. It has noted what it could not test.
+	// tested: the test ran to completion. It has recorded what it could not test.
 	tested outcome = 1 + iota
-	// noted: the test has ended early, because the device does not have its subject, and has noted
-	// that.
+	// noted: the test returned early because the device lacks its subject, and has recorded that.
 	noted
 )
 
-// record collects the result of a test while it runs.
+// record collects the result of a running test.
 type record struct {
 	name  string
 	lacks []Lack
@@ -56,7 +55,7 @@ func (r *record) add(l Lack) {
 	}
 }
 
-// check compares the outcome of a test with what it has noted.
+// check compares the outcome of a test with what it recorded.
 func (r *record) check(o outcome) error {
 	switch {
 	case o == tested, o == noted && len(r.lacks) > 0:
@@ -67,16 +66,16 @@ func (r *record) check(o outcome) error {
 	return fmt.Errorf("%s does not say whether it got to its subject: outcome %d", r.name, o)
 }
 
-// lacking requires that err says that an ability is not supported, and notes it in the test's
-// result and log.
+// lacking requires that err reports an unsupported feature, and records it in the test's result and
+// log.
 func (w *world) lacking(what string, err error) {
 	w.Helper()
 	requireErr(w.T, err, verbs.ErrNotSupported)
 	w.note(Lack{what, errnoName(err)})
 }
 
-// has reports whether the active device has an operation, and notes it if not. Device/Ops requires
-// that a post is then refused.
+// has reports whether the active device supports an operation, and records it if not. Device/Ops
+// requires that a post is then refused.
 func (w *world) has(op verbs.Op) bool {
 	if w.a.ctx.Supports(op) {
 		return true
@@ -92,7 +91,7 @@ func (w *world) note(l Lack) {
 	}
 }
 
-// without notes something that the device does differently, or not at all, without refusing it.
+// without records something that the device does differently, or not at all, without refusing it.
 func (w *world) without(what string) { w.note(Lack{what, "none"}) }
 
 // report passes the result to Fabric.Record.
@@ -102,8 +101,7 @@ func (w *world) report(failed bool) {
 	}
 }
 
-// errnoNames are the errnos with which drivers and libraries report that they do not have
-// something.
+// errnoNames lists the errnos with which drivers and libraries report an unsupported feature.
 var errnoNames = map[syscall.Errno]string{syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.ENOSYS: "ENOSYS",
 	syscall.EINVAL: "EINVAL", syscall.EPERM: "EPERM", syscall.ENOTTY: "ENOTTY", syscall.ENODEV: "ENODEV",
 	syscall.ENOMEM:          "ENOMEM",
@@ -120,8 +118,8 @@ func errnoName(err error) string {
 	return fmt.Sprintf("errno %d", int(errno))
 }
 
-// unless requires that a call has worked, or reports true and notes what the device lacks if it is
-// not supported.
+// unless requires that a call succeeded. If the call is not supported, it reports true and records
+// what the device lacks.
 func (w *world) unless(what string, err error) bool {
 	w.Helper()
 	if errors.Is(err, verbs.ErrNotSupported) {
@@ -132,7 +130,7 @@ func (w *world) unless(what string, err error) bool {
 	return false
 }
 
-// unlessRefused is unless for a call that a device which has the ability must refuse too.
+// unlessRefused is like unless, for a call that even a device with the feature must refuse.
 func (w *world) unlessRefused(what string, err error) bool {
 	w.Helper()
 	if errors.Is(err, verbs.ErrNotSupported) {

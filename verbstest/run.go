@@ -12,27 +12,28 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Fabric has the devices on which the suite runs: two devices that can connect to each other, or
-// one device twice.
+// Fabric holds the devices on which the suite runs: two devices that can connect to each other, or
+// the same device twice.
 type Fabric struct {
-	// Active is the device that connects, Passive the device that listens.
+	// Active is the connecting device, Passive the listening device.
 	Active, Passive *verbs.Device
 	// Listen is the address for listeners on Passive, "host:port" with port 0. Active connects to
 	// the same host.
 	Listen string
-	// Second is the host of another address of Passive that Active reaches, best of the other
-	// address family ("" = none is known).
+	// Second is the host part of another address of Passive that Active can reach, preferably of
+	// the other address family ("" = none).
 	Second string
-	// ActiveFirst says that the passive side sends nothing before the active side has: iWARP
-	// without the peer-to-peer set-up of RFC 6581.
+	// ActiveFirst means that the passive side sends nothing before the active side has. This is the
+	// case on iWARP without the peer-to-peer setup of RFC 6581.
 	ActiveFirst bool
-	// Others are further devices, of any kind.
+	// Others are further devices of any kind.
 	Others []*verbs.Device
-	// Record is called with the result of every test and of every part of one (nil = not at all).
+	// Record is called with the result of every test and every named part of one (nil = not
+	// called).
 	Record func(Result)
 }
 
-// listen is the IP address in Listen, zero if there is none.
+// listen returns the IP address in Listen, or zero if it is not one.
 func (f *Fabric) listen() netip.Addr {
 	ap, err := netip.ParseAddrPort(f.Listen)
 	if err != nil {
@@ -41,23 +42,23 @@ func (f *Fabric) listen() netip.Addr {
 	return ap.Addr()
 }
 
-// userSpace reports whether the fabric is that of package usiw, which follows every rule of this
-// suite; drivers of the kernel do not.
+// userSpace reports whether the fabric is package usiw's, which follows every rule of this suite;
+// kernel drivers do not.
 func (f *Fabric) userSpace() bool { return !ofKernel(f.Passive) }
 
-// ofKernel reports whether a driver of the kernel's executes a device, or what it wraps.
+// ofKernel reports whether a device, or the device it wraps, belongs to a kernel driver.
 func ofKernel(d *verbs.Device) bool {
 	_, ok := verbs.Ability[verbs.ProviderKernelDevice](d.Provider())
 	return ok
 }
 
-// test is one entry of the suite. It gets a world of its own.
+// test is one entry of the suite. Each gets its own world.
 type test struct {
 	name string
 	run  func(w *world) outcome
 }
 
-// subjects are the parts of the suite in the order in which they run.
+// subjects lists the parts of the suite in the order in which they run.
 var subjects = []struct {
 	name  string
 	tests []test
@@ -99,8 +100,8 @@ var subjects = []struct {
 	{"Alloc", allocTests},
 }
 
-// Run runs the whole suite as subtests of t. open is called once for every subject; what it opens
-// it closes by t.Cleanup. The suite leaves no object and no connection behind.
+// Run runs the whole suite as subtests of t. It calls open once for every subject; open must use
+// t.Cleanup to close what it opens. The suite leaves no objects or connections behind.
 func Run(t *testing.T, open func(t *testing.T) Fabric) { RunSubjects(t, open, Subjects()...) }
 
 // Subjects returns the names of the parts of the suite in the order in which Run runs them.
@@ -112,7 +113,7 @@ func Subjects() []string {
 	return names
 }
 
-// RunSubjects is Run for some of the Subjects. A name that is not one fails the test.
+// RunSubjects is like Run, but runs only the named Subjects. An unknown name fails the test.
 func RunSubjects(t *testing.T, open func(t *testing.T) Fabric, names ...string) {
 	for _, name := range names {
 		i := slices.Index(Subjects(), name)

@@ -31,20 +31,20 @@ func TestNames(t *testing.T) {
 	require.Greater(t, len(seen), 150)
 }
 
-// TestAddFields checks the suite's own definition with the vectors.
+// TestAddFields checks the suite's own definition against the vectors.
 func TestAddFields(t *testing.T) {
 	for _, v := range fetchAddVectors {
 		require.Equal(t, v.result, addFields(v.original, v.add, v.mask), v.name)
 	}
 }
 
-// bare is a world of a test without anything in it.
+// bare returns a world without devices.
 func bare(t *testing.T, collect func(Result)) *world {
 	return &world{T: t, f: Fabric{Record: collect}, a: &host{}, b: &host{}, rec: &record{name: "A/B"}}
 }
 
-// TestEarlyEnd: a test that ends early without noting anything fails, and so does one that does not
-// return how it ended.
+// TestEarlyEnd: a test fails if it returns early without recording anything, or does not return its
+// outcome.
 func TestEarlyEnd(t *testing.T) {
 	const variable = "VERBSTEST_OUTCOME"
 	tests := map[string]func(w *world) outcome{
@@ -84,7 +84,7 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// TestParts: what a part notes is in its own result, and in that of its test.
+// TestParts: what a part records appears in its own result and in that of its test.
 func TestParts(t *testing.T) {
 	var results []Result
 	w := bare(t, func(r Result) { results = append(results, r) })
@@ -104,8 +104,8 @@ func TestParts(t *testing.T) {
 		{Test: "A/B/E"}, {Test: "A/B", Lacks: []Lack{x, y}}}, results)
 }
 
-// TestQuestions: tests find out whether a device has an operation only with functions that note it
-// if it does not, so that nothing is left out silently.
+// TestQuestions: tests must query whether a device supports an operation only through functions
+// that record its absence, so that nothing is skipped silently.
 func TestQuestions(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestQuestions(t *testing.T) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		switch n := len(regexp.MustCompile(`\.Supports\(`).FindAll(text, -1)); file {
-		case "device.go", "run_test.go": // which looks at the answers themselves
+		case "device.go", "run_test.go": // they check the answers themselves
 		case "results.go", "mw.go": // has and noWindows
 			require.Equal(t, 1, n, file)
 			asked++

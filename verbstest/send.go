@@ -30,13 +30,13 @@ var sendTests = []test{
 	{"UnknownFlags", sendUnknownFlags},
 }
 
-// sizes are lengths of messages around those at which transports segment them: their headers,
-// common MTUs, 64 KiB, a megabyte.
+// sizes are message lengths around those at which transports segment messages: headers, common
+// MTUs, 64 KiB, 1 MiB.
 var sizes = []int{1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 209, 210, 211, 212, 255, 256, 257, 1023, 1024, 1025,
 	1439, 1440, 1441, 1459, 1460, 1461, 4095, 4096, 4097, 8999, 9000, 65483, 65484, 65507, 65535, 65536, 65537,
 	1<<20 - 1, 1 << 20, 1<<20 + 1}
 
-// bigMemory makes a region on either side that is larger than every one of sizes.
+// bigMemory registers a region on either side that is larger than all of sizes.
 func (p *pair) bigMemory() (src, dst *mem) {
 	p.Helper()
 	return p.a.alloc(1<<20+64, allRights), p.b.alloc(1<<20+64, allRights)
@@ -113,7 +113,7 @@ func sendGather(w *world) outcome {
 				want = append(want, part[:lens[k]]...)
 			}
 		}
-		// The elements of the sink are of other lengths, and longer than the message.
+		// The sink's elements have other lengths and are longer than the message.
 		dst := []verbs.SGE{x.sge(0, 2), y.sge(11, 1200), x.sge(5, 0), x.sge(500, 5000)}
 		into := [][]byte{x.Bytes()[0:2], y.Bytes()[11 : 11+1200], nil, x.Bytes()[500:5500]}
 		if nsge < 4 {
@@ -134,7 +134,7 @@ func sendGather(w *world) outcome {
 	return tested
 }
 
-// sendBothWays: both sides send at the same time, and must not wait for each other.
+// sendBothWays: both sides send concurrently, and must not wait for each other.
 func sendBothWays(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n, count = 20000, 16
@@ -166,7 +166,7 @@ func sendBothWays(w *world) outcome {
 	return tested
 }
 
-// sendLarge: a message that is longer than any buffer between the two sides.
+// sendLarge sends a message that is larger than any buffer between the two sides.
 func sendLarge(w *world) outcome {
 	p := w.pair(pairConfig{})
 	const n = 8 << 20
@@ -181,7 +181,7 @@ func sendLarge(w *world) outcome {
 	return tested
 }
 
-// sendInline: the memory belongs to the program again when the post returns.
+// sendInline: the program may reuse the memory when the post returns.
 func sendInline(w *world) outcome {
 	p := w.pair(pairConfig{})
 	most := p.a.qp.Cap().MaxInlineData
@@ -240,8 +240,8 @@ func sendInlineGather(w *world) outcome {
 	return tested
 }
 
-// sendUnsignalled: requests without the flag have no completion. Their entries in the queue become
-// free with the next signalled one.
+// sendUnsignalled: requests without the flag have no completion. Their queue entries are freed by
+// the next signalled one.
 func sendUnsignalled(w *world) outcome {
 	p := w.pair(pairConfig{cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 64}})
 	for round := range 20 {
@@ -287,7 +287,7 @@ func sendSolicited(w *world) outcome {
 	return tested
 }
 
-// sendImmediate: Send with a 32-bit immediate, which iWARP does not have.
+// sendImmediate tests Send with a 32-bit immediate, which iWARP lacks.
 func sendImmediate(w *world) outcome {
 	p := w.pair(pairConfig{})
 	wr := verbs.SendWR{ID: 3, Opcode: verbs.WRSendWithImm, SGL: p.a.mem.sgl(0, 100), Imm: 0x01020304}
@@ -347,7 +347,7 @@ func sendLonger(w *world) outcome {
 	return tested
 }
 
-// sendNoReceive: iWARP ends the connection; on InfiniBand the requester waits.
+// sendNoReceive: iWARP terminates the connection; on InfiniBand the requester waits.
 func sendNoReceive(w *world) outcome {
 	by := w.pair(pairConfig{})
 	if !w.iwarp() {
@@ -382,11 +382,11 @@ func sendNoReceive(w *world) outcome {
 	return tested
 }
 
-// badLocals are the ways in which the memory of an element can be wrong.
+// badLocals lists the ways in which an element's memory can be invalid.
 var badLocals = []string{"UnknownKey", "WrongKey", "Freed", "ForeignPD", "OnePast", "OneBefore", "Wrap",
 	"SecondElement"}
 
-// badLocal makes a list for n bytes on side s that is wrong in the way with this name.
+// badLocal returns a list for n bytes on side s that is invalid in the named way.
 func badLocal(s *side, name string, n int) []verbs.SGE {
 	s.Helper()
 	pd := s.qp.PD()
@@ -416,8 +416,8 @@ func badLocal(s *side, name string, n int) []verbs.SGE {
 	return []verbs.SGE{bad}
 }
 
-// sendBadSource: the error is on the program's own side, which reports it. The peer notices only
-// the end of the stream.
+// sendBadSource: the error is local and is reported locally. The peer notices only the end of the
+// stream.
 func sendBadSource(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range badLocals {
@@ -434,7 +434,7 @@ func sendBadSource(w *world) outcome {
 	return tested
 }
 
-// sendBadSourceUnsignalled: a request that fails has a completion, signalled or not.
+// sendBadSourceUnsignalled: a failed request has a completion even if it is unsignalled.
 func sendBadSourceUnsignalled(w *world) outcome {
 	p := w.pair(pairConfig{})
 	p.b.recv(1)
@@ -453,8 +453,8 @@ func sendBadSourceUnsignalled(w *world) outcome {
 	return tested
 }
 
-// flushedEarly reports whether the good request id has been flushed together with the wrong one
-// after it: newer rxe flush it if its answer has not come.
+// flushedEarly reports whether the valid request id was flushed together with the invalid one after
+// it: recent rxe flushes it if its response has not arrived.
 func (p *pair) flushedEarly(wc verbs.WC, id uint64) bool {
 	p.Helper()
 	if p.iwarp() || wc.ID != id || wc.Status != verbs.WCWRFlushErr {
@@ -464,7 +464,7 @@ func (p *pair) flushedEarly(wc verbs.WC, id uint64) bool {
 	return true
 }
 
-// arrivedOr requires that a receive has been used, or flushed if that is allowed. It reports which.
+// arrivedOr requires that a receive was used, or flushed if that is allowed, and reports which.
 func (s *side) arrivedOr(flushed bool, id uint64) bool {
 	s.Helper()
 	wc := s.received()
@@ -476,8 +476,8 @@ func (s *side) arrivedOr(flushed bool, id uint64) bool {
 	return true
 }
 
-// localFault posts a good request, the bad one wr, and another good one: the bad one must fail with
-// status on its own side, the one before it must arrive, and the one after it must not.
+// localFault posts a valid request, the invalid request wr, and another valid one: the invalid one
+// must fail locally with status, the one before it must arrive, and the one after it must not.
 func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	p.Helper()
 	same := p.b.mem.keepsBut(0, 8)
@@ -500,8 +500,8 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 		require.Equal(p, status.String(), wc.Status.String())
 	}
 	if p.kernelIWARP() && wr.Opcode == verbs.WRRDMARead {
-		// The sink is checked when the answer arrives; the request after the Read has been sent by
-		// then.
+		// The sink is checked when the response arrives; the request after the Read has been sent
+		// by then.
 		p.without("sink-first")
 		p.disconnected()
 		return
@@ -515,7 +515,7 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	if p.f.userSpace() || wr.Opcode != verbs.WRRDMARead {
 		p.b.flushed(p.b.rcq, 2)
 	} else if p.b.arrivedOr(true, 2) {
-		// Newer rxe check the sink of a Read when the answer arrives, and have sent the next
+		// Recent rxe checks the sink of a Read when the response arrives, and has sent the next
 		// request by then.
 		p.without("sink-first")
 		p.b.mem.holds(100, p.a.mem.Bytes()[:8])
@@ -533,7 +533,7 @@ func (p *pair) localFault(wr verbs.SendWR, status verbs.WCStatus) {
 	same()
 }
 
-// sendBadReceive: a receive with wrong memory fails when a message needs it.
+// sendBadReceive: a receive with invalid memory fails when a message uses it.
 func sendBadReceive(w *world) outcome {
 	by := w.pair(pairConfig{})
 	for _, name := range append([]string{"ReadOnly"}, badLocals...) {

@@ -38,7 +38,7 @@ var srqTests = []test{
 	{"Alloc", srqAlloc},
 }
 
-// srq makes a shared receive queue on the passive side; nil if the device has none.
+// srq creates a shared receive queue on the passive side, or returns nil if the device lacks them.
 func (w *world) srq(attr verbs.SRQAttr) *verbs.SRQ {
 	w.Helper()
 	return w.srqIn(w.b.pd, attr)
@@ -55,7 +55,7 @@ func (w *world) srqIn(pd *verbs.PD, attr verbs.SRQAttr) *verbs.SRQ {
 	return s
 }
 
-// sharing makes n pairs whose passive sides use the same SRQ.
+// sharing creates n pairs whose passive sides share an SRQ.
 func (w *world) sharing(s *verbs.SRQ, n int) []*pair {
 	w.Helper()
 	pairs := make([]*pair, n)
@@ -94,7 +94,7 @@ func srqCreate(w *world) outcome {
 	return tested
 }
 
-// size returns the sizes of a queue that was made with attr. On a device that cannot be queried it
+// size returns the sizes of a queue created with attr. On a device that does not support queries it
 // returns attr.
 func (w *world) size(s *verbs.SRQ, attr verbs.SRQAttr) verbs.SRQAttr {
 	w.Helper()
@@ -132,7 +132,7 @@ func srqCreateInvalid(w *world) outcome {
 	return tested
 }
 
-// srqPost fills a queue, empties it by messages, and fills it again.
+// srqPost fills a queue, empties it with messages, and fills it again.
 func srqPost(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 4, MaxSGE: 2})
 	if s == nil {
@@ -145,7 +145,7 @@ func srqPost(w *world) outcome {
 	require.Zero(w, n)
 	wrs := make([]verbs.RecvWR, attr.MaxWR+2)
 	if !w.f.userSpace() {
-		wrs = make([]verbs.RecvWR, 60) // the size that drivers of the kernel report is not exact
+		wrs = make([]verbs.RecvWR, 60) // the size that kernel drivers report is not exact
 	}
 	for i := range wrs {
 		wrs[i] = verbs.RecvWR{ID: uint64(i), SGL: p.b.mem.sgl(8*(i%64), 8)}
@@ -198,8 +198,8 @@ func srqPostInvalid(w *world) outcome {
 	return tested
 }
 
-// srqOrder: messages of several connections take the receives in the order in which they arrive,
-// and each completes in its connection's CQ.
+// srqOrder: messages of several connections consume the receives in order of arrival, and each
+// completes in its connection's CQ.
 func srqOrder(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 64})
 	if s == nil {
@@ -228,7 +228,7 @@ func srqOrder(w *world) outcome {
 	return tested
 }
 
-// srqSizes: messages of every size; segments of messages from two connections are interleaved.
+// srqSizes sends messages of every size, with the segments of two connections interleaved.
 func srqSizes(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16, MaxSGE: 2})
 	if s == nil {
@@ -279,7 +279,7 @@ func srqImmediate(w *world) outcome {
 	return tested
 }
 
-// srqNoReceive: an empty shared queue has the same effect as an empty receive queue of the QP.
+// srqNoReceive: an empty SRQ has the same effect as an empty receive queue of the QP.
 func srqNoReceive(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -308,8 +308,8 @@ func srqNoReceive(w *world) outcome {
 	return tested
 }
 
-// srqBadReceive: a receive with wrong memory fails when a message takes it, on the connection of
-// the message. The other connections still work.
+// srqBadReceive: a receive with invalid memory fails when a message consumes it, on the message's
+// connection. The other connections still work.
 func srqBadReceive(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16, MaxSGE: 2})
 	if s == nil {
@@ -375,7 +375,7 @@ func (h *host) limitEvent(s *verbs.SRQ, want bool) {
 	}
 }
 
-// srqLimit: there is one event when the number of receives falls below the limit, and no other
+// srqLimit: one event is generated when the number of receives falls below the limit, and no other
 // until the limit is set again.
 func srqLimit(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 32})
@@ -446,7 +446,7 @@ func srqLimitInvalid(w *world) outcome {
 	return tested
 }
 
-// srqResize makes a queue larger and smaller. The receives in it stay.
+// srqResize enlarges and shrinks a queue. The receives in it stay.
 func srqResize(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 4})
 	if s == nil {
@@ -481,8 +481,7 @@ func srqResize(w *world) outcome {
 	return tested
 }
 
-// srqQPFails: a QP that fails or is closed consumes no receives except those that its messages have
-// used.
+// srqQPFails: a QP that fails or is closed consumes no receives other than those its messages used.
 func srqQPFails(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -515,7 +514,7 @@ func srqQPFails(w *world) outcome {
 	return tested
 }
 
-// srqLastWQE: an event reports that a QP in ERR takes no more receives.
+// srqLastWQE: an event reports that a QP in ERR will consume no more receives.
 func srqLastWQE(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -558,7 +557,7 @@ func (h *host) eventOf(t verbs.EventType, limit time.Duration) (verbs.AsyncEvent
 	}
 }
 
-// noEventOf requires that no event of a type comes.
+// noEventOf requires that no event of a type arrives.
 func (h *host) noEventOf(t verbs.EventType) {
 	h.Helper()
 	ev, ok := h.eventOf(t, quietTime)
@@ -590,7 +589,7 @@ func srqCloseBusy(w *world) outcome {
 	return tested
 }
 
-// srqCloseWithReceives: receives in a queue that is closed have no completions.
+// srqCloseWithReceives: receives in a closed queue do not complete.
 func srqCloseWithReceives(w *world) outcome {
 	s := w.srq(verbs.SRQAttr{MaxWR: 16})
 	if s == nil {
@@ -649,8 +648,8 @@ func srqForeign(w *world) outcome {
 	return tested
 }
 
-// srqOtherPD: the queue may be of another PD than its QPs. The keys of its receives must belong to
-// one of the two.
+// srqOtherPD: the queue may belong to a different PD than its QPs. The keys of its receives must
+// belong to one of the two.
 func srqOtherPD(w *world) outcome {
 	pd := w.b.allocPD()
 	s := w.srqIn(pd, verbs.SRQAttr{MaxWR: 16})
@@ -676,8 +675,8 @@ func srqOtherPD(w *world) outcome {
 	return tested
 }
 
-// srqConcurrent: several connections take receives and several goroutines post them. Every receive
-// is used once, and no message is lost.
+// srqConcurrent: several connections consume receives while several goroutines post them. Every
+// receive is used once, and no message is lost.
 func srqConcurrent(w *world) outcome {
 	const posters, each = 4, 200
 	s := w.srq(verbs.SRQAttr{MaxWR: posters * each})
@@ -747,7 +746,7 @@ func srqAlloc(w *world) outcome {
 			}
 		}
 		if round == 0 {
-			for range runs + 1 { // queues grow to their size
+			for range runs + 1 { // queues grow to their final size
 				post()
 			}
 		} else {

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The unreliable connection: Send and Write without acknowledgement.
+// Unreliable connections: Send and Write without acknowledgement.
 var ucTests = []test{
 	{"Traffic", ucTraffic},
 	{"Immediate", ucImmediate},
@@ -78,7 +78,7 @@ func ucImmediate(w *world) outcome {
 	return tested
 }
 
-// ucNotOfTheService: operations that need an answer are refused.
+// ucNotOfTheService: operations that need a response are refused.
 func ucNotOfTheService(w *world) outcome {
 	p := w.uc()
 	if p == nil {
@@ -92,7 +92,7 @@ func ucNotOfTheService(w *world) outcome {
 	return tested
 }
 
-// ucNoReceive: a message for which there is no receive is dropped.
+// ucNoReceive: a message without a receive is dropped.
 func ucNoReceive(w *world) outcome {
 	p := w.uc()
 	if p == nil {
@@ -108,7 +108,7 @@ func ucNoReceive(w *world) outcome {
 	return tested
 }
 
-// ucDenied: a Write that is not allowed changes nothing, and its completion is a success.
+// ucDenied: a forbidden Write changes nothing, and completes successfully.
 func ucDenied(w *world) outcome {
 	p := w.uc()
 	if p == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Datagrams. In a receive 40 bytes for the Global Routing Header come before the data.
+// Datagrams. In each receive, 40 bytes for the Global Routing Header precede the data.
 var udTests = []test{
 	{"Traffic", udTraffic},
 	{"Header", udHeader},
@@ -30,7 +30,7 @@ var udTests = []test{
 
 const grhLen = 40
 
-// ud makes two UD QPs in RTS, and the path from a to b.
+// ud returns two UD QPs in RTS, and the path from a to b.
 func (w *world) ud() (*pair, *verbs.AH) {
 	w.Helper()
 	if w.noHand(verbs.QPTypeUD) {
@@ -41,7 +41,7 @@ func (w *world) ud() (*pair, *verbs.AH) {
 	return p, p.a.createAH(p.a.path(p.b))
 }
 
-// datagram is a Send of n bytes from off of a's region to b.
+// datagram returns a Send of n bytes at off of a's region to b.
 func (p *pair) datagram(ah *verbs.AH, off, n int) verbs.SendWR {
 	p.Helper()
 	return verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: p.a.mem.sgl(off, n),
@@ -97,8 +97,8 @@ func udTraffic(w *world) outcome {
 	return tested
 }
 
-// udHeader: the completion says that there is a header. Over RoCE v2 it is the IP header: an IPv4
-// header is in the last 20 of the 40 bytes.
+// udHeader: the completion reports that there is a header. Over RoCE v2 it is the IP header: an
+// IPv4 header occupies the last 20 of the 40 bytes.
 func udHeader(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {
@@ -157,7 +157,7 @@ func udInline(w *world) outcome {
 	return tested
 }
 
-// udSeveralPeers: one QP sends to several and receives from several.
+// udSeveralPeers: one QP sends to and receives from several peers.
 func udSeveralPeers(w *world) outcome {
 	p, _ := w.ud()
 	if p == nil {
@@ -204,7 +204,7 @@ func udNotOfTheService(w *world) outcome {
 	return tested
 }
 
-// udPostInvalid: a datagram needs an address handle, of the QP's PD and not closed.
+// udPostInvalid: a datagram needs an open address handle of the QP's PD.
 func udPostInvalid(w *world) outcome {
 	p, ah := w.ud()
 	if p == nil {
@@ -234,7 +234,7 @@ func udPostInvalid(w *world) outcome {
 	return tested
 }
 
-// dropped sends a datagram that must not arrive, and then one that must.
+// dropped sends a datagram that must not arrive, followed by one that must.
 func (p *pair) dropped(ah *verbs.AH, wr verbs.SendWR) {
 	p.Helper()
 	same := p.b.mem.keeps()
@@ -284,7 +284,7 @@ func udNoReceive(w *world) outcome {
 	return tested
 }
 
-// udReceiveTooShort: a datagram that is too long for its receive is not placed, and no part of it.
+// udReceiveTooShort: a datagram that is too long for its receive is not placed, not even in part.
 // Whether the receive is consumed depends on the device.
 func udReceiveTooShort(w *world) outcome {
 	p, ah := w.ud()
@@ -344,7 +344,7 @@ func udErrors(w *world) outcome {
 	p.b.handTo(p.a, verbs.QPStateRTS)
 	p.gets(p.datagram(ah, 0, 20), 20)
 
-	// A request whose memory is wrong fails.
+	// A request with invalid memory fails.
 	wr := p.datagram(ah, 0, 20)
 	wr.SGL = badLocal(p.a, "UnknownKey", 20)
 	w.badSource(p.a.run(wr))

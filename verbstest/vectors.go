@@ -57,19 +57,19 @@ var cmpSwapVectors = []cmpSwapVector{
 	// Compare low, swap high.
 	{"C4", 0x11223344aabbccdd, 0x00000000aabbccdd, 0x00000000ffffffff, 0xdeadbeef00000000, 0xffffffff00000000,
 		0xdeadbeefaabbccdd},
-	// Difference outside of the mask.
+	// Difference outside the mask.
 	{"C5", 0xff00000000000001, 1, 0x00ffffffffffffff, 2, ones, 2},
 	// One masked bit differs.
 	{"C6", 0x8000000000000000, 0, 0x8000000000000000, ones, ones, 0x8000000000000000},
 	// Swap mask 0.
 	{"C7", 0x0123456789abcdef, 0x0123456789abcdef, ones, ones, 0, 0x0123456789abcdef},
-	// Swap bits outside of the mask.
+	// Swap bits outside the mask.
 	{"C8", 0xf0, 0xf0, 0xff, ones, 0x0f, 0xff},
 	// Set a free lock bit.
 	{"C9", 0x1234, 0, 1 << 63, 1 << 63, 1 << 63, 0x8000000000001234},
 	// Lock bit taken.
 	{"C10", 0x8000000000001234, 0, 1 << 63, 1 << 63, 1 << 63, 0x8000000000001234},
-	// Compare bits outside of the mask.
+	// Compare bits outside the mask.
 	{"C11", 0xaa, 0xffffffffffffffaa, 0xff, 0x55, 0xff, 0x55},
 	// Both masks 0 = atomic read.
 	{"C12", 0xcafebabe00c0ffee, 1, 0, 2, 0, 0xcafebabe00c0ffee},

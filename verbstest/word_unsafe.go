@@ -4,7 +4,7 @@ package verbstest
 
 import "unsafe"
 
-// word returns the aligned word at off for use with sync/atomic, when the CPU and the device change
+// word returns the aligned word at off for use with sync/atomic, when the CPU and the device modify
 // the same word.
 func (m *mem) word(off int) *uint64 { return (*uint64)(unsafe.Pointer(&m.Bytes()[off])) }
 

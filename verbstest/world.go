@@ -17,14 +17,14 @@ import (
 )
 
 var (
-	// waitLimit bounds every wait of the suite.
+	// waitLimit bounds every wait in the suite.
 	waitLimit = slow * 10 * time.Second
-	// quietTime is the time for which a test waits for something that must not happen.
+	// quietTime is how long a test waits for something that must not happen.
 	quietTime = slow * 20 * time.Millisecond
 )
 
-// slow multiplies every time of the suite: on an emulated processor GOVERBS_TEST_SLOW is set to
-// more than 1.
+// slow multiplies every duration in the suite: on an emulated processor, GOVERBS_TEST_SLOW is set
+// to more than 1.
 var slow = func() time.Duration {
 	n, err := strconv.Atoi(os.Getenv("GOVERBS_TEST_SLOW"))
 	if err != nil || n < 1 {
@@ -33,11 +33,11 @@ var slow = func() time.Duration {
 	return time.Duration(n)
 }()
 
-// allRights are the rights of memory that any request may use.
+// allRights are the rights that permit any request to use the memory.
 const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
 	verbs.AccessMWBind
 
-// world has the open objects of a test: a context and a PD on either side and a listener on the
+// world holds the open objects of a test: a context and a PD on either side and a listener on the
 // passive side. When the test ends, all are closed, and their Close must succeed.
 type world struct {
 	*testing.T
@@ -65,14 +65,14 @@ func (w *world) listen(cfg cm.Config) *cm.Listener {
 	return ln
 }
 
-// run runs a test, or a part of one, and requires that it has ended as its outcome says.
+// run runs a test, or a part of one, and requires that it ended as its outcome says.
 func (w *world) run(test func(w *world) outcome) {
 	w.Helper()
 	require.NoError(w, w.rec.check(test(w)))
 }
 
 // sub runs a subtest in the same world. The objects of the subtest are closed when it ends. What it
-// notes is also noted for the whole test.
+// records is also recorded for the whole test.
 func (w *world) sub(name string, run func(w *world) outcome) {
 	c := *w
 	c.rec = &record{name: w.rec.name + "/" + name}
@@ -94,10 +94,10 @@ func (w *world) with(t *testing.T) *world {
 // iwarp reports whether the fabric is iWARP; otherwise it follows InfiniBand's rules.
 func (w *world) iwarp() bool { return w.f.Active.Info().Transport == verbs.TransportIWARP }
 
-// kernelIWARP reports whether the fabric is iWARP with a device of the kernel, which is its siw.
+// kernelIWARP reports whether the fabric is iWARP on a kernel device, which is siw.
 func (w *world) kernelIWARP() bool { return w.iwarp() && ofKernel(w.f.Active) }
 
-// siwBelow reports whether a device of the fabric is the kernel's siw, or wraps it.
+// siwBelow reports whether a device of the fabric is kernel siw, or wraps it.
 func (w *world) siwBelow(dev *verbs.Device) bool { return w.overIWARP() && ofKernel(dev) }
 
 // host is one side of a world.
@@ -106,7 +106,7 @@ type host struct {
 	ctx  *verbs.Context
 	pd   *verbs.PD
 	attr verbs.DeviceAttr
-	seed byte // of the pattern in new regions: data of the other side differ from it
+	seed byte // of the pattern in new regions; the other side's data differs
 	// listen is the address of the passive side, zero if it is not an IP address.
 	listen netip.Addr
 }
@@ -155,14 +155,14 @@ func (h *host) createQP(pd *verbs.PD, cfg verbs.QPConfig) *verbs.QP {
 	return qp
 }
 
-// within returns a context that ends after waitLimit, or with the test.
+// within returns a context that expires after waitLimit or with the test.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// closes requires that ch is closed, or delivers, in time.
+// closes requires that ch is closed, or delivers a value, in time.
 func closes[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	timer := time.NewTimer(waitLimit)

@@ -23,12 +23,12 @@ var writeTests = []test{
 	{"DeniedLarge", writeDeniedLarge},
 }
 
-// write is a Write of src to off of dst.
+// write returns a Write of src to offset off of dst.
 func write(src []verbs.SGE, dst *mem, off int) verbs.SendWR {
 	return verbs.SendWR{ID: 31, Opcode: verbs.WRRDMAWrite, SGL: src, RemoteAddr: dst.at(off), RKey: dst.RKey()}
 }
 
-// writes returns a Write, and one with an immediate if the device has it, without operands.
+// writes returns a Write, and one with immediate if the device supports it, without operands.
 func (w *world) writes() []verbs.SendWR {
 	wrs := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite}}
 	if w.has(verbs.OpWriteImm) {
@@ -40,8 +40,8 @@ func (w *world) writes() []verbs.SendWR {
 // reads returns a Read without operands.
 func (w *world) reads() []verbs.SendWR { return []verbs.SendWR{{Opcode: verbs.WRRDMARead}} }
 
-// oneWay reports whether a request has no answer that tells of its refusal: on iWARP a Write has
-// none.
+// oneWay reports whether a request gets no response that could report its refusal, like a Write on
+// iWARP.
 func oneWay(wr verbs.SendWR) bool {
 	return wr.Opcode == verbs.WRRDMAWrite || wr.Opcode == verbs.WRRDMAWriteWithImm
 }
@@ -61,11 +61,11 @@ func writeSizes(w *world) outcome {
 		rest()
 		same()
 	}
-	p.b.idle(p.b.rcq) // a Write makes no completion at the peer
+	p.b.idle(p.b.rcq) // a Write generates no completion at the peer
 	return tested
 }
 
-// writeZeroLength: key and address of an empty Write are not looked at.
+// writeZeroLength: the key and address of an empty Write are not checked.
 func writeZeroLength(w *world) outcome {
 	p := w.pair(pairConfig{})
 	same := p.b.mem.keeps()
@@ -116,7 +116,7 @@ func writeEdges(w *world) outcome {
 		p.exchangeWrite(m, size-1, 1)
 		p.exchangeWrite(m, 0, min(size, scratch))
 	}
-	// What is made from a part of the memory does not leave that part.
+	// A slice of a part of the memory does not extend beyond that part.
 	part, err := p.b.mem.remote(0, scratch).Slice(8, 8)
 	require.NoError(w, err)
 	same := p.b.mem.keeps()
@@ -154,8 +154,8 @@ func writePipelined(w *world) outcome {
 	return tested
 }
 
-// writeWatched: the program sees a Write in its memory without any completion, by looking at it
-// with sync/atomic.
+// writeWatched: the program observes a Write in its memory without any completion, by polling with
+// sync/atomic.
 func writeWatched(w *world) outcome {
 	p := w.pair(pairConfig{})
 	words := make([]uint64, 8)
@@ -182,7 +182,7 @@ func writeDenied(w *world) outcome {
 	return tested
 }
 
-// writeDeniedLarge: where a long Write leaves the region with its last byte, no byte outside is
+// writeDeniedLarge: if only the last byte of a long Write is outside the region, no byte outside is
 // touched.
 func writeDeniedLarge(w *world) outcome {
 	by := w.pair(pairConfig{})

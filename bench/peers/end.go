@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// end is one of the two processes of a job. Without an address it listens and prints "listening
+// end runs one of the two processes of a job. Without an address it listens and prints "listening
 // ADDRESS"; with one it connects, measures, and prints the result.
 func end(args []string, out io.Writer) error {
 	var j job
@@ -40,16 +40,16 @@ func end(args []string, out io.Writer) error {
 	return err
 }
 
-// figures are the result of a job: one figure, or times in ascending order.
+// figures are the result of a job: a single figure, or times in ascending order.
 type figures struct {
 	one   figure
 	times []time.Duration
 }
 
-// readsName begins the line that times are printed in.
+// readsName begins the line in which times are printed.
 const readsName = "Read"
 
-// String returns the figure alone, or a line as of a benchmark.
+// String returns the single figure, or a line in the format of a benchmark.
 func (f figures) String() string {
 	if f.times == nil {
 		return fmt.Sprintf("%.3f", f.one)

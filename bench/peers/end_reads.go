@@ -14,16 +14,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// pollTime is how long programPolls polls at a time.
+// pollTime is how long programPolls polls at a stretch.
 const pollTime = 300 * time.Microsecond
 
-// computeFor computes for a while.
+// computeFor keeps the processor busy for d.
 func computeFor(d time.Duration) {
 	for began := time.Now(); time.Since(began) < d; {
 	}
 }
 
-// runProgram is the program of workReads. It returns when the other side has gone.
+// runProgram is the program of workReads. It returns when the other side is gone.
 func (c *siwConn) runProgram(j *job) error {
 	for {
 		var err error
@@ -72,7 +72,7 @@ func (c *siwConn) reply() error {
 func (c *siwConn) readTimes(j *job) (figures, error) {
 	var over atomic.Bool
 	var talk sync.WaitGroup
-	if j.program == programWaits || j.program == programAnswers { // there is always a message for the other program
+	if j.program == programWaits || j.program == programAnswers { // these programs always have a message to answer
 		talk.Go(func() {
 			for !over.Load() {
 				if _, err := c.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}}); err != nil || c.receive() != nil {
@@ -81,7 +81,7 @@ func (c *siwConn) readTimes(j *job) (figures, error) {
 			}
 		})
 	}
-	// The completions of Reads come to a CQ of their own.
+	// The completions of Reads go to a separate CQ.
 	var took []time.Duration
 	var wcs [1]verbs.WC
 	warm := j.seconds / 5

@@ -39,7 +39,7 @@ func connectRsocket(j *job, addr string) (f figures, err error) {
 	return f, errors.Join(err, end())
 }
 
-// rsocketDevice is the device of a job, and what ends it.
+// rsocketDevice returns the device of a job and a function that closes it.
 func rsocketDevice(j *job) (dev *verbs.Device, end func() error, err error) {
 	if j.device != "" {
 		dev, err = verbs.DeviceByName(j.device)
@@ -52,8 +52,8 @@ func rsocketDevice(j *job) (dev *verbs.Device, end func() error, err error) {
 	return nic.Device(), nic.Close, nil
 }
 
-// takeTurns does what rstream does, and returns the time for each message in microseconds: a
-// message of each side, and then the turns, which are measured.
+// takeTurns does what rstream does, and returns the time per message in microseconds. Each side
+// first sends one message; the turns that follow are measured.
 func (t *streamConn) takeTurns(j *job, client bool) (figure, error) {
 	first, second := t.receive, t.send
 	if client {

@@ -29,7 +29,7 @@ type siwConn struct {
 	wr       [1]verbs.SendWR
 	sgl      [1]verbs.SGE
 	recv     [1]verbs.RecvWR
-	at       int // where the next message is in the region
+	at       int // offset of the next message in the region
 }
 
 func newNIC(j *job) (*usiw.NIC, error) {
@@ -64,7 +64,7 @@ func newSIWConn(ctx *verbs.Context, j *job) (*siwConn, error) {
 	return c, err
 }
 
-// where is the private data that tells the other side of the region.
+// where returns the private data that describes this side's region.
 func (c *siwConn) where() []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, c.mr.Addr()), c.mr.RKey())
 }
@@ -77,7 +77,7 @@ func (c *siwConn) learn(where []byte) error {
 	return nil
 }
 
-// next fills in a Write of the next message, to the same place in the other side's region.
+// next fills in a Write of the next message, to the same offset in the other side's region.
 func (c *siwConn) next(op verbs.WROpcode, flags verbs.SendFlags, size int) []verbs.SendWR {
 	if c.at+size > memory {
 		c.at = 0
@@ -88,12 +88,13 @@ func (c *siwConn) next(op verbs.WROpcode, flags verbs.SendFlags, size int) []ver
 	return c.wr[:]
 }
 
-// wait waits for at least one completion and takes up to most of them.
+// wait waits for at least one completion and polls up to most of them.
 func (c *siwConn) wait(cq *verbs.CQ, most int) (n int, err error) {
 	if c.mode == modePoll {
 		for n, err = cq.Poll(c.wcs[:most]); n == 0 && err == nil; n, err = cq.Poll(c.wcs[:most]) {
-			// With small messages a pause between polls is good for both sides. But runtime.Gosched
-			// wakes another thread, which takes a processor from who waits for room in the socket.
+			// With small messages, a pause between polls helps both sides. In a stream,
+			// runtime.Gosched would wake another thread, which takes a processor from a goroutine
+			// that waits for room in the socket.
 			if !c.tight {
 				runtime.Gosched()
 			}
@@ -116,9 +117,9 @@ func (c *siwConn) receive() error {
 	return err
 }
 
-// listenSIW answers the other side until that ends the connection. In a ping-pong it answers an
-// immediate with an RDMA Write of the same size and an immediate, otherwise with a Send without
-// data. For Reads it does what runProgram says.
+// listenSIW answers the other side until it closes the connection. In a ping-pong it answers an
+// immediate with an RDMA Write with immediate of the same size, otherwise with an empty Send. For
+// Reads it calls runProgram.
 func listenSIW(j *job, announce func(addr string)) error {
 	nic, err := newNIC(j)
 	if err != nil {
@@ -167,7 +168,7 @@ func listenSIW(j *job, announce func(addr string)) error {
 
 func (c *siwConn) answer(j *job) error {
 	if j.work == "fetchadd" && j.mode == modeSpin {
-		c.mode = modePoll // nothing ever completes here: a goroutine that sleeps would never wake up
+		c.mode = modePoll // nothing ever completes here: a sleeping goroutine would never wake up
 	}
 	for {
 		err := c.receive()
@@ -187,7 +188,7 @@ func (c *siwConn) answer(j *job) error {
 	}
 }
 
-// connectSIW measures.
+// connectSIW runs the measuring side.
 func connectSIW(j *job, addr string) (f figures, err error) {
 	nic, err := newNIC(j)
 	if err != nil {
@@ -251,8 +252,8 @@ func (c *siwConn) pingpong(j *job, d time.Duration) (n int, err error) {
 	return n, nil
 }
 
-// stream writes messages for the time d, the last one with an immediate, and returns the number of
-// bytes that have arrived.
+// stream writes messages for the duration d, the last one with an immediate, and returns the number
+// of bytes that arrived.
 func (c *siwConn) stream(j *job, d time.Duration) (n int, err error) {
 	inProgress := 0
 	for start, last := time.Now(), false; !last; n += j.size {
@@ -282,8 +283,8 @@ func (c *siwConn) stream(j *job, d time.Duration) (n int, err error) {
 	return n, c.receive()
 }
 
-// fetchAdd keeps depth operations in progress for the time d and returns how many were done. As
-// many as have completed are posted again, as one list.
+// fetchAdd keeps depth operations in progress for the duration d and returns how many completed. As
+// many as completed are posted again as one list.
 func (c *siwConn) fetchAdd(j *job, d time.Duration) (n int, err error) {
 	wrs := make([]verbs.SendWR, j.depth)
 	for i := range wrs {

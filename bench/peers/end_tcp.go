@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// streamConn is a connection of a byte stream: of TCP, read as the mode says, or of package
-// rsocket.
+// streamConn is a byte-stream connection: TCP, read according to the mode, or package rsocket.
 type streamConn struct {
 	net.Conn
-	raw  syscall.RawConn // of TCP
+	raw  syscall.RawConn // TCP only
 	mode string
-	mem  []byte // messages are sent from and received into it, turn by turn
+	mem  []byte // messages are sent from and received into it, in rotation
 	at   int
 }
 
@@ -34,7 +33,7 @@ func newStreamConn(c net.Conn, j *job) (*streamConn, error) {
 	return t, err
 }
 
-// next returns the place of the next message.
+// next returns the memory for the next message.
 func (t *streamConn) next(size int) []byte {
 	if t.at+size > len(t.mem) {
 		t.at = 0
@@ -44,8 +43,8 @@ func (t *streamConn) next(size int) []byte {
 	return b
 }
 
-// Read implements io.Reader. In modes other than modeGo it tries again and again before it lets the
-// goroutine sleep.
+// Read implements io.Reader. In modes other than modeGo it polls before it lets the goroutine
+// sleep.
 func (t *streamConn) Read(b []byte) (int, error) {
 	if t.mode == modeGo || t.raw == nil {
 		return t.Conn.Read(b)
@@ -78,9 +77,9 @@ func listenTCP(j *job, announce func(addr string)) error {
 	return serve(ln, j, announce)
 }
 
-// serve answers the other side until that ends the connections. In a ping-pong it answers every
-// message with one of the same size, in a stream every message whose first byte is not 0 with one
-// byte.
+// serve answers the other side until it closes the connections. In a ping-pong it answers every
+// message with one of the same size; in a stream, it answers every message whose first byte is not
+// 0 with one byte.
 func serve(ln net.Listener, j *job, announce func(addr string)) (err error) {
 	defer ln.Close()
 	announce(ln.Addr().String())
@@ -137,7 +136,7 @@ func connectTCP(j *job, addr string) (f figures, err error) {
 	return drive(j, func() (net.Conn, error) { return net.Dial("tcp", addr) })
 }
 
-// drive measures connections that dial makes.
+// drive measures connections opened with dial.
 func drive(j *job, dial func() (net.Conn, error)) (f figures, err error) {
 	conns := make([]*streamConn, j.conns)
 	for i := range conns {
@@ -177,7 +176,7 @@ func (t *streamConn) pingpong(j *job, d time.Duration) (n int, err error) {
 	return n, nil
 }
 
-// stream sends messages for the time d and returns the number of bytes that have arrived.
+// stream sends messages for the duration d and returns the number of bytes that arrived.
 func (t *streamConn) stream(j *job, d time.Duration) (n int, err error) {
 	for start, last := time.Now(), false; !last; n += j.size {
 		b := t.next(j.size)
@@ -193,8 +192,8 @@ func (t *streamConn) stream(j *job, d time.Duration) (n int, err error) {
 	return n, err
 }
 
-// timed runs f for a fifth of the time to warm up, then for the time, and makes a figure of the
-// second result.
+// timed runs f for a fifth of d to warm up, then for d, and computes a figure from the second
+// result.
 func timed(d time.Duration, figureOf func(int, time.Duration) figure,
 	f func(time.Duration) (int, error)) (figure, error) {
 	if _, err := f(d / 5); err != nil {
@@ -205,7 +204,7 @@ func timed(d time.Duration, figureOf func(int, time.Duration) figure,
 	return figureOf(n, time.Since(start)), err
 }
 
-// together runs f for every connection at the same time and adds up the results.
+// together runs f for every connection concurrently and adds up the results.
 func together[C any](conns []C, f func(C) (int, error)) (sum int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

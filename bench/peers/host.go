@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// processors is how many processors the kernel has.
+// processors returns the number of processors.
 func processors() int { return runtime.NumCPU() }
 
-// host describes the machine in a line. The clock matters: programs read hpet by a system call, and
-// tsc without.
+// host describes the machine in one line. The clock source matters: reading hpet takes a system
+// call, reading tsc does not.
 func host() string {
 	model := runtime.GOARCH
 	text, _ := os.ReadFile("/proc/cpuinfo")
@@ -31,7 +31,7 @@ func host() string {
 		strings.TrimSpace(string(release)), strings.TrimSpace(string(clock)), runtime.Version())
 }
 
-// busyTime is how long processors have been busy since the host started, all added up; 0 if it
+// busyTime returns the total time that processors have been busy since the host started, or 0 if it
 // cannot be read.
 func busyTime() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
@@ -41,9 +41,9 @@ func busyTime() time.Duration {
 	return busyIn(string(text))
 }
 
-// busyIn finds it in the text of /proc/stat: of the first line all but idle, iowait and what guests
-// used, which is in user and nice already. The unit is a hundredth of a second (USER_HZ, the same
-// on every architecture that Go knows).
+// busyIn extracts it from the text of /proc/stat: the first line without idle, iowait, and guest
+// time, which user and nice already include. The unit is a hundredth of a second (USER_HZ, the same
+// on every architecture that Go supports).
 func busyIn(text string) time.Duration {
 	var user, nice, system, idle, iowait, irq, softirq, steal int64
 	if _, err := fmt.Sscanf(text, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq,
@@ -53,11 +53,11 @@ func busyIn(text string) time.Duration {
 	return time.Duration(user+nice+system+irq+softirq+steal) * 10 * time.Millisecond
 }
 
-// count is a row about what tests count.
+// count is a row about something that tests count.
 type count struct{ id, what, goal, verdict string }
 
-// counted runs the tests that count allocations, system calls and messages, and tells how they
-// ended.
+// counted runs the tests that count allocations, system calls and messages, and returns their
+// outcomes.
 func (t *tools) counted() []count {
 	return []count{
 		{"A13", "allocations of posting, polling and receiving; write calls of a list", "0; 1",

@@ -9,52 +9,53 @@ import (
 	"time"
 )
 
-// job is a measurement between two processes of this program: one listens and one, which measures,
-// connects to it.
+// job is a measurement between two processes of this program: one listens, and the other connects
+// to it and measures.
 type job struct {
 	over    string        // "usiw", "tcp" or "rsocket"
-	work    string        // "stream", "pingpong", with siw "fetchadd" or "reads", with rsocket "turns"
-	device  string        // rsocket: a device of the kernel, "" = the user-space RNIC
-	host    string        // rsocket: the address of that device
+	work    string        // "stream", "pingpong", with usiw "fetchadd" or "reads", with rsocket "turns"
+	device  string        // rsocket: a kernel device, "" = the user-space RNIC
+	host    string        // rsocket: that device's address
 	mode    string        // how it waits: modeGo and so on
-	crc     bool          // usiw, rsocket: CRC32C on
-	mtu     int           // usiw, rsocket: bytes of the largest FPDU, 0 = what TCP allows
-	conns   int           // stream: connections, each with a goroutine of its own on either side
+	crc     bool          // usiw, rsocket: CRC32C enabled
+	mtu     int           // usiw, rsocket: maximum FPDU size in bytes, 0 = what TCP allows
+	conns   int           // stream: connections, each with its own goroutine on either side
 	size    int           // bytes of a message
-	depth   int           // messages in progress; of a stream over siw Writes, of fetchadd operations
-	count   int           // turns: messages that one side sends before the other one does
-	turns   int           // turns: how often each does
-	program string        // reads: what the program does from whose memory is read
-	pause   time.Duration // reads: how long it computes at a time
-	seconds time.Duration // how long it measures
+	depth   int           // messages in progress; Writes of a stream over usiw, operations of fetchadd
+	count   int           // turns: messages that one side sends before the other does
+	turns   int           // turns: number of turns per side
+	program string        // reads: what the program whose memory is read does
+	pause   time.Duration // reads: how long it computes at a stretch
+	seconds time.Duration // duration of the measurement
 }
 
 const (
-	workReads = "reads" // Reads, one at a time, from the memory of a program
-	workTurns = "turns" // what rstream(1) does: one side sends some messages, then the other one does
+	workReads = "reads" // Reads, one at a time, from a program's memory
+	workTurns = "turns" // as rstream(1): one side sends some messages, then the other does
 )
 
-// The program of workReads computes, again and again; between, it
+// The program of workReads computes repeatedly; in between, it
 const (
 	programComputes = "computes" // does nothing else
-	programAnswers  = "answers"  // answers a message if one has come
-	programWaits    = "waits"    // sleeps until a message comes, and answers it
+	programAnswers  = "answers"  // answers a message if one has arrived
+	programWaits    = "waits"    // sleeps until a message arrives, and answers it
 	programPolls    = "polls"    // polls for a while
 )
 
 const (
-	modeGo   = "go"   // a goroutine that waits sleeps at once
-	modeSpin = "spin" // it polls for a while before
+	modeGo   = "go"   // a waiting goroutine sleeps immediately
+	modeSpin = "spin" // it polls for a while first
 	modePoll = "poll" // it never sleeps
 )
 
 // spin is how long modeSpin polls.
 const spin = 50 * time.Microsecond
 
-// memory is what each side of a connection sends from and receives into, turn by turn.
+// memory is the size of the memory that each side of a connection sends from and receives into, in
+// rotation.
 const memory = 4 << 20
 
-// flags are the fields as flags of the command line.
+// flags returns the command-line flags for the fields.
 func (j *job) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet("peers end", flag.ContinueOnError)
 	fs.StringVar(&j.over, "over", "usiw", "`what` is measured: usiw, tcp or rsocket")
@@ -75,7 +76,7 @@ func (j *job) flags() *flag.FlagSet {
 	return fs
 }
 
-// args is the command line that flags reads.
+// args returns the command line that flags parses.
 func (j *job) args() []string {
 	return []string{"-over=" + j.over, "-work=" + j.work, "-mode=" + j.mode, "-device=" + j.device, "-host=" + j.host,
 		fmt.Sprintf("-crc=%t", j.crc), fmt.Sprintf("-mtu=%d", j.mtu), fmt.Sprintf("-conns=%d", j.conns),
@@ -84,7 +85,7 @@ func (j *job) args() []string {
 		fmt.Sprintf("-time=%v", j.seconds)}
 }
 
-// check returns what is wrong with a job that was given on the command line.
+// check returns what is wrong with a job given on the command line.
 func (j *job) check() error {
 	is := func(v, list string) bool { return strings.Contains(" "+list+" ", " "+v+" ") }
 	switch {
@@ -119,8 +120,8 @@ func (j *job) check() error {
 	return nil
 }
 
-// mostConns is how many connections a job can have. Those of a stream that is not of Writes have
-// little memory if they are many.
+// mostConns returns the maximum number of connections of a job. With many connections, byte streams
+// use less memory for each.
 func (j *job) mostConns() int {
 	switch {
 	case j.work != "stream":
@@ -133,8 +134,8 @@ func (j *job) mostConns() int {
 
 const fewConns = 64
 
-// memory is what each side of a connection of a byte stream sends from and receives into, turn by
-// turn.
+// memory returns the size of the memory that each side of a byte-stream connection sends from and
+// receives into, in rotation.
 func (j *job) memory() int {
 	if j.conns > fewConns || j.work == workTurns {
 		return j.size
@@ -142,17 +143,17 @@ func (j *job) memory() int {
 	return memory
 }
 
-// touch fills memory, so that it has pages of its own: those that nobody has written to are all the
-// same one, which is always in the processor's cache.
+// touch writes to all of mem, so that it has its own pages: untouched pages are all the same one,
+// which is always in the processor's cache.
 func touch(mem []byte) {
 	for i := range mem {
 		mem[i] = byte(i)
 	}
 }
 
-// figure is what a job measures: of a stream 10^6 bytes per second, of pingpong microseconds one
-// way (half of the mean round trip), of fetchadd operations per second, of turns microseconds for
-// each message.
+// figure is the result of a measurement: for stream 10^6 bytes per second, for pingpong
+// microseconds one way (half of the mean round trip), for fetchadd operations per second, for turns
+// microseconds per message.
 type figure = float64
 
 // rate returns the figure of a stream that moved n bytes.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command peers compares the user-space RNIC with bare TCP in Go and in C, libfabric and UCX on
-// this host, over loopback, programs of C on the RNIC with the handles of Go, and package rsocket
-// with C on devices of the kernel. "make bench-peers" and "make bench-guest" build and install what
-// it needs; docs/performance.md says what the figures mean.
+// Command peers compares the user-space RNIC with plain TCP in Go and in C, libfabric and UCX on
+// this host, over loopback; C programs on the RNIC with the Go API; and package rsocket with C on
+// kernel devices. "make bench-peers" and "make bench-guest" build and install what it needs;
+// docs/performance.md explains the figures.
 //
-//	peers [flags]                        everything
-//	peers -kernel DEVICE@ADDRESS,...     package rsocket and rstream of librdmacm on devices of the kernel
-//	peers end [flags]                    one of two processes by hand: listens at an address that it prints
-//	peers end [flags] ADDRESS            connects to it and prints the figure
-//	peers compute                        computes until its standard input ends
+//	peers [flags]                       everything
+//	peers -kernel DEVICE@ADDRESS,...    package rsocket and librdmacm's rstream on kernel devices
+//	peers end [flags]                   one process of a pair: listens and prints its address
+//	peers end [flags] ADDRESS           connects to it and prints the figure
+//	peers compute                       computes until its standard input ends
 package main
 
 import (
@@ -44,17 +44,18 @@ func main() {
 	}
 }
 
-// fewestRounds is the least number of rounds for tables that are kept: medians of fewer say little.
+// fewestRounds is the minimum number of rounds for tables that are kept: a median of fewer means
+// little.
 const fewestRounds = 5
 
-// options are the flags of the measurement.
+// options are the flags of a measurement.
 type options struct {
 	*tools
 	rounds int
 	only   *regexp.Regexp // nil = everything
 	out    string
 	busy   bool
-	kernel []kernelDevice // empty = the user-space RNIC and what it is compared with
+	kernel []kernelDevice // empty = the user-space RNIC and its peers
 }
 
 func parse(args []string) (*options, error) {
@@ -153,7 +154,7 @@ func measure(args []string) error {
 	return errors.Join(err, failures)
 }
 
-// beside starts a process that computes, until stop is called.
+// beside starts a process that computes until stop is called.
 func (t *tools) beside() (stop func(), err error) {
 	cmd := exec.Command(t.self, "compute")
 	in, err := cmd.StdinPipe()
@@ -166,7 +167,7 @@ func (t *tools) beside() (stop func(), err error) {
 	return func() { _, _ = in.Close(), cmd.Wait() }, nil
 }
 
-// compute computes on one processor until r ends.
+// compute keeps one processor busy until r ends.
 func compute(r io.Reader) {
 	var over atomic.Bool
 	go func() {
@@ -177,9 +178,9 @@ func compute(r io.Reader) {
 	}
 }
 
-// take measures every subject in every round. One round goes forwards, the next one backwards, so
-// that of two neighbours each comes first equally often. It returns how many processors other
-// processes used meanwhile.
+// take measures every subject in every round. Rounds alternate between forward and backward order,
+// so that of two neighbours each comes first equally often. It returns how many processors other
+// processes used in the meantime.
 func (r results) take(subjects []*subject, rounds int) (foreign figure, failures error) {
 	var others []figure
 	for round := range rounds {
@@ -192,7 +193,7 @@ func (r results) take(subjects []*subject, rounds int) (foreign figure, failures
 			f, used, err := s.run()
 			if err != nil {
 				f, failures = math.NaN(), errors.Join(failures, fmt.Errorf("%s: %w", s.name, err))
-			} else if used > 0 { // a run of its own
+			} else if used > 0 { // a separate run
 				others = append(others, (busyTime()-busy-used).Seconds()/time.Since(start).Seconds())
 			}
 			r[s] = append(r[s], f)

@@ -35,8 +35,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseOut: results that are kept have all subjects and at least 5 rounds. Otherwise the
-// program refuses before it measures.
+// TestParseOut: results that are kept require all subjects and at least 5 rounds. Otherwise the
+// program refuses before measuring.
 func TestParseOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tables.md")
 	for _, rounds := range []string{"5", "6", "100"} {
@@ -55,8 +55,8 @@ func TestParseOut(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// TestMetrics: the metrics of a benchmark are those of one run in each round, whatever their order;
-// a run that fails is an error of each.
+// TestMetrics: the metrics of a benchmark come from one run per round, in any order; a failed run
+// is an error for each of them.
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	usiwtest := filepath.Join(dir, "siw.test")
@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestCompute computes until its input ends.
+// TestCompute: compute returns when its input ends.
 func TestCompute(t *testing.T) {
 	r, w := io.Pipe()
 	over := make(chan struct{})

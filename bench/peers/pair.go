@@ -17,24 +17,25 @@ import (
 	"time"
 )
 
-// sampleLimit is the longest that a sample may take before its processes are killed.
+// sampleLimit bounds a sample; after that its processes are killed.
 const sampleLimit = time.Minute
 
-// pair is two processes on this host, one that listens and one that connects to it and prints what
-// it measures. In the command lines {port} stands for a free port, {addr} for the address with it.
+// pair is two processes on this host: one listens, and the other connects to it and prints its
+// measurement. In the command lines, {port} is replaced with a free port, {addr} with the address
+// that contains it.
 type pair struct {
 	listen, connect []string
 	announces       bool // the listener chooses the port itself and prints "listening ADDRESS"
 	env             []string
 	host            string        // the address of the listener, "" = 127.0.0.1
-	device          string        // of the kernel, at which the listener listens; "" = TCP
+	device          string        // kernel device on which the listener listens; "" = TCP
 	limit           time.Duration // sampleLimit if 0
 }
 
-// errHung: a sample took longer than its limit.
+// errHung reports that a sample exceeded its limit.
 var errHung = errors.New("hung")
 
-// run starts both and returns what the second prints, and the processors' time that the two took.
+// run starts both processes and returns what the second prints, and the CPU time that the two used.
 func (p *pair) run() (text string, used time.Duration, err error) {
 	limit := cmp.Or(p.limit, sampleLimit)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -58,7 +59,7 @@ func (p *pair) run() (text string, used time.Duration, err error) {
 	if err := server.Start(); err != nil {
 		return "", 0, err
 	}
-	// end waits for the listener for a while: some listeners end by themselves, others wait for
+	// end waits a while for the listener: some listeners exit by themselves, others wait for
 	// another connection.
 	end := func(patience time.Duration) error {
 		timer := time.AfterFunc(patience, func() { _ = server.Process.Kill() })
@@ -119,8 +120,8 @@ func (p *pair) freeAddr() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// waitListening returns when somebody listens at the port of addr. It does not try to connect,
-// because the listener would take that for the client.
+// waitListening returns once something is listening at addr's port. It does not try to connect,
+// because the listener would mistake that for the client.
 func (p *pair) waitListening(ctx context.Context, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -142,7 +143,7 @@ func (p *pair) waitListening(ctx context.Context, addr string) error {
 	}
 }
 
-// tcpListens reports whether a socket listens at the port.
+// tcpListens reports whether a socket is listening on the port.
 func tcpListens(port string) (bool, error) {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(table)
@@ -156,7 +157,7 @@ func tcpListens(port string) (bool, error) {
 	return false, nil
 }
 
-// deviceListens reports whether an id of rdma_cm listens at the address of a device.
+// deviceListens reports whether an rdma_cm id is listening on a device's address.
 func deviceListens(ctx context.Context, device, addr string) (bool, error) {
 	out, err := exec.CommandContext(ctx, "rdma", "resource", "show", "cm_id", "link", device+"/1").CombinedOutput()
 	if err != nil {
@@ -165,8 +166,8 @@ func deviceListens(ctx context.Context, device, addr string) (bool, error) {
 	return idListens(string(out), addr), nil
 }
 
-// idListens reports whether a list of ids, as rdma(8) prints it, has one that listens at the
-// address.
+// idListens reports whether a list of ids, as rdma(8) prints it, contains one that is listening on
+// the address.
 func idListens(list, addr string) bool {
 	for line := range strings.Lines(list) {
 		f := strings.Fields(line)
@@ -177,8 +178,8 @@ func idListens(list, addr string) bool {
 	return false
 }
 
-// listens reports whether a table of sockets (proc_net_tcp in the kernel's documentation) has one
-// that listens at port.
+// listens reports whether a table of sockets (proc_net_tcp in the kernel's documentation) contains
+// one that is listening on port.
 func listens(table, port string) bool {
 	var want int
 	if _, err := fmt.Sscan(port, &want); err != nil {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// plan says what is measured, and which ratios are calculated from it.
+// plan says what is measured, and which ratios are computed from it.
 type plan struct {
 	subjects []*subject // in the order of a round
 	rows     []*row
 	counted  []count
 }
 
-// row is a ratio of two subjects and what it should be.
+// row is a ratio of two subjects and its targets.
 type row struct {
 	id, what   string
 	over       *subject // dividend
 	under      *subject // divisor
 	less       bool     // the ratio should be at most the target, not at least
-	extra      bool     // it is the difference, not the ratio
-	goal, hope float64  // target and stretch; 0 = the ratio is reported only
+	extra      bool     // it is a difference, not a ratio
+	goal, hope float64  // target and stretch target; 0 = the ratio is only reported
 }
 
-// makePlan lists the subjects so that subjects that are compared are measured soon after each
+// makePlan orders the subjects so that those that are compared are measured shortly after each
 // other.
 func makePlan(t *tools) *plan {
 	p := &plan{}
@@ -96,7 +96,7 @@ func makePlan(t *tools) *plan {
 	add16In := add(t.inProcess("fetch-and-add, 16 in progress", unitOps, "BenchmarkFetchAdd/depth=16"))
 	add64In := add(t.inProcess("fetch-and-add, 64 in progress", unitOps, "BenchmarkFetchAdd/depth=64"))
 
-	// Crowds and floods, in one process: usiw/bench_crowd_linux_test.go and its neighbours.
+	// Crowds and floods within one process: usiw/bench_crowd_linux_test.go and the files beside it.
 	var many []*row
 	crowd := func(how string, conns, active, procs int) (p50, p99, each *subject) {
 		name := fmt.Sprintf("64 B there and back on %d of %d connections, %s, %d processors", active, conns, how, procs)
@@ -128,8 +128,8 @@ func makePlan(t *tools) *plan {
 			what: fmt.Sprintf("polling, 1 active of 1000 / 1 alone, %d processors", procs), under: add(alone),
 			over: add(idle), less: true, goal: 2, hope: 1.5})
 	}
-	// Reads from another process, whose program does other things again and again. A program that
-	// never waits answers the same messages as one that waits.
+	// Reads from another process, whose program keeps doing other work. A program that never waits
+	// answers the same messages as one that waits.
 	type times struct {
 		name     string
 		p50, p99 *subject
@@ -221,7 +221,7 @@ func makePlan(t *tools) *plan {
 		&row{id: "D2", what: "the same, CRC on", over: rsock64On, under: turn64On, less: true, goal: 1.2, hope: 1.05},
 		&row{id: "D2", what: "the same / Go TCP", over: rsock64On, under: tcp64, less: true})
 	for i, n := range []int{1, 100, 1000} {
-		// The target for many is that for one, less 0.1.
+		// The target for many streams is the target for one, minus 0.1.
 		name, goal, hope := fmt.Sprintf("%d streams of 64 KiB", n), [...]float64{0, 0.8, 0.8}[i],
 			[...]float64{0, 0.9, 0.9}[i]
 		p.rows = append(p.rows, &row{id: "D3", what: "rsocket, " + name + ", CRC off / Go TCP", goal: goal, hope: hope,

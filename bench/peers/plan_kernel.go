@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// kernelDevice is a device of the kernel and one of its addresses.
+// kernelDevice is a kernel device and one of its addresses.
 type kernelDevice struct{ name, host string }
 
-// kernelDevices reads a list as rxe0@10.78.0.1,siw0@10.77.0.1.
+// kernelDevices parses a list such as rxe0@10.78.0.1,siw0@10.77.0.1.
 func kernelDevices(list string) (devices []kernelDevice, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		name, host, _ := strings.Cut(word, "@")
@@ -23,9 +23,9 @@ func kernelDevices(list string) (devices []kernelDevice, err error) {
 	return devices, nil
 }
 
-// kernelPlan compares package rsocket with rstream, which is C, on the same device. Both take turns
-// with the same messages, and sleep while they wait (rstream -T b). rstream as it is without
-// options, which looks again and again, is there for comparison.
+// kernelPlan compares package rsocket with rstream, a C program, on the same device. Both take
+// turns with the same messages, and sleep while they wait (rstream -T b). rstream without options,
+// which polls, is included for comparison.
 func kernelPlan(t *tools, devices []kernelDevice) *plan {
 	p := &plan{}
 	for _, d := range devices {

@@ -39,8 +39,8 @@ func TestKernelPlan(t *testing.T) {
 	}
 }
 
-// TestHung: a run that hangs is killed at its limit, tried again and counted; other failures are
-// not tried again.
+// TestHung: a run that hangs is killed at its limit, retried and counted; other failures are not
+// retried.
 func TestHung(t *testing.T) {
 	sleeper := pair{listen: []string{"sh", "-c", "echo listening 127.0.0.1:1; exec sleep 60"},
 		connect: []string{"sleep", "60"}, announces: true, limit: 200 * time.Millisecond}
@@ -79,8 +79,8 @@ func TestHung(t *testing.T) {
 		hangs([]*subject{{name: "a"}, {name: "b", hung: 2}, {name: "c", hung: 1}}))
 }
 
-// TestTurnsFigure: the time for each message of a ping-pong is the figure; that of a stream is made
-// a rate.
+// TestTurnsFigure: for a ping-pong the figure is the time per message; for a stream it is converted
+// to a rate.
 func TestTurnsFigure(t *testing.T) {
 	f, err := fabricFigure("name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n" +
 		"custom    64k     100     2       25m         0.51s      0.41      16.00\n")
@@ -101,8 +101,7 @@ func TestIDListens(t *testing.T) {
 	require.False(t, idListens("", "10.78.0.1:7500"))
 }
 
-// TestTakeTurns: both ends of a job of turns, on the user-space RNIC in place of a device of the
-// kernel.
+// TestTakeTurns: both ends of a job of turns, on the user-space RNIC instead of a kernel device.
 func TestTakeTurns(t *testing.T) {
 	for _, j := range []job{{size: 64, count: 1, turns: 20}, {size: 100_000, count: 7, turns: 3}} {
 		j.over, j.work, j.mode, j.host, j.conns, j.depth, j.seconds = "rsocket", workTurns, modeGo, "127.0.0.1", 1, 1,

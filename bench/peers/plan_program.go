@@ -2,9 +2,8 @@
 
 package main
 
-// programs adds programs on the RNIC, and returns their rows. polling and fabric are 64 bytes there
-// and back by the handles of Go, and by libfabric; write is a stream of Writes of 64 KiB by the
-// handles of Go.
+// programs adds programs on the RNIC and returns their rows. polling and fabric are 64-byte round
+// trips with the Go API and with libfabric; write is a stream of 64 KiB Writes with the Go API.
 func (p *plan) programs(t *tools, polling, fabric, write *subject) (rows []*row) {
 	add := func(s *subject) *subject {
 		p.subjects = append(p.subjects, s)

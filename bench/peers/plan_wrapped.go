@@ -2,8 +2,9 @@
 
 package main
 
-// wrapped adds what compares devices of compat/ibcompat with those below, and returns its rows.
-// Both subjects of a row are measured by turns in one process: compat/ibcompat/cost_bench_test.go.
+// wrapped adds the comparisons of compat/ibcompat devices with the devices they wrap, and returns
+// the rows. Both subjects of a row are measured alternately in one process:
+// compat/ibcompat/cost_bench_test.go.
 func (p *plan) wrapped(t *tools) (rows []*row) {
 	add := func(r *row, s *sample, what, unit, prefix, suffix string) {
 		r.under = s.metric(what+", the device below", unit, prefix+"bare-"+suffix)

@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// Programs of Debian that "goverbs run" puts on the RNIC, and one that uses TCP.
+// Debian programs that "goverbs run" runs on the RNIC, and one that uses TCP.
 
-// errClock: perftest counts the cycles of the processor. Afterwards it compares them with another
-// clock, which fails if other programs take the processor from it meanwhile.
+// errClock: perftest measures in processor cycles. Afterwards it calibrates them against another
+// clock, which fails if other programs preempt it.
 var errClock = errors.New("perftest could not tell how long a cycle takes")
 
-// perftestTries is how often a program of perftest is run, until it has told the time and has not
-// lost its race: its server listens on a port twice, and a client that comes in between is refused.
+// perftestTries is how often a perftest program is run until its calibration succeeds and it does
+// not lose its race: its server listens on a port twice, and a client that connects in between is
+// refused.
 const perftestTries = 4
 
-// perftest is a program of perftest on the RNIC. Its result is in a column of the last table,
-// counted from 0.
+// perftest is a perftest program on the RNIC. Its result is in a column of the last table, counted
+// from 0.
 func (t *tools) perftest(name, unit string, column, size, count int, args ...string) *subject {
 	line := []string{t.goverbs, "run", "--", args[0], "-F", "-R", "-p", "{port}", "-s", strconv.Itoa(size), "-n",
 		strconv.Itoa(count)}
@@ -40,10 +41,10 @@ func (t *tools) perftest(name, unit string, column, size, count int, args ...str
 		run: func() (figure, time.Duration, error) { return perftestAgain(once) }}
 }
 
-// perftestRace is what a client of perftest says that has lost the race.
+// perftestRace matches the error of a perftest client that lost the race.
 var perftestRace = regexp.MustCompile(`RDMA_CM_EVENT_REJECTED|Connection refused`)
 
-// perftestAgain runs perftest once, and again after what is known of it.
+// perftestAgain runs perftest, and retries after these known failures.
 func perftestAgain(once func() (figure, time.Duration, error)) (f figure, used time.Duration, err error) {
 	for range perftestTries {
 		if f, used, err = once(); err == nil || !errors.Is(err, errClock) && !perftestRace.MatchString(err.Error()) {
@@ -55,21 +56,21 @@ func perftestAgain(once func() (figure, time.Duration, error)) (f figure, used t
 
 // Columns of perftest's tables.
 const (
-	perftestMean = 5 // of a test of latency: us one way
-	perftestRate = 3 // of a test of bandwidth: 2^20 bytes per second, mean
+	perftestMean = 5 // of a latency test: us one way
+	perftestRate = 3 // of a bandwidth test: 2^20 bytes per second, mean
 )
 
-// perftestFigure finds a column in the row of a size, such as
+// perftestFigure extracts a column from the row of a size, such as
 //
-//	#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 99% percentile[usec]
-//	64     20000       6.37        179.97      6.90            7.12        0.5           9.27
+//	#bytes #iterations t_min t_max    t_typical t_avg t_stdev 99% percentile   (all in usec)
+//	64     20000       6.37  179.97   6.90      7.12  0.5     9.27
 func perftestFigure(out string, size, column int) (figure, error) {
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
 		if len(f) <= column || f[0] != strconv.Itoa(size) {
 			continue
 		}
-		v, err := strconv.ParseFloat(strings.TrimPrefix(f[column], "-"), 64) // C writes -nan
+		v, err := strconv.ParseFloat(strings.TrimPrefix(f[column], "-"), 64) // C prints -nan
 		if err == nil && (v <= 0 || math.IsInf(v, 0) || math.IsNaN(v)) {
 			err = errClock
 		}
@@ -78,7 +79,7 @@ func perftestFigure(out string, size, column int) (figure, error) {
 	return 0, fmt.Errorf("no row of %d bytes", size)
 }
 
-// qperfTCP is the latency of TCP by qperf, whose sides sleep until data come.
+// qperfTCP is qperf's TCP latency test, whose sides sleep until data arrives.
 func qperfTCP(size int) *subject {
 	line := []string{"qperf", "-lp", "{port}"}
 	p := pair{listen: line, connect: append(line[:len(line):len(line)], "-t", "1", "-m", strconv.Itoa(size),
@@ -89,7 +90,7 @@ func qperfTCP(size int) *subject {
 
 var qperfLatency = regexp.MustCompile(`latency += +([0-9.]+) (ns|us|ms|sec)\b`)
 
-// qperfFigure finds the microseconds in a line such as "latency  =  7.12 us".
+// qperfFigure extracts the microseconds from a line such as "latency = 7.12 us".
 func qperfFigure(out string) (figure, error) {
 	m := qperfLatency.FindStringSubmatch(out)
 	if m == nil {

@@ -48,7 +48,7 @@ func TestQperfFigure(t *testing.T) {
 	}
 }
 
-// TestPerftestAgain: what is known of perftest is tried again, other failures are not.
+// TestPerftestAgain: known failures of perftest are retried, others are not.
 func TestPerftestAgain(t *testing.T) {
 	race, other := errors.New("exit status 1: RDMA_CM_EVENT_REJECTED"), errors.New("exit status 1: no device")
 	refused := errors.New("exit status 1: ERRNO: Connection refused")

@@ -7,5 +7,5 @@ import "syscall"
 // read reads without waiting.
 func read(fd uintptr, b []byte) (n int, err error) { return syscall.Read(int(fd), b) }
 
-// nothingYet reports whether err says that there is nothing to be read yet.
+// nothingYet reports whether err means that nothing is available yet.
 func nothingYet(err error) bool { return err == syscall.EAGAIN }

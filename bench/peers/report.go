@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 )
 
-// table writes lines of cells as markdown or in columns.
+// table formats lines of cells as markdown or in columns.
 func table(markdown bool, lines [][]string) string {
 	var b strings.Builder
 	if markdown {
@@ -34,7 +34,7 @@ func table(markdown bool, lines [][]string) string {
 	return b.String()
 }
 
-// report is the two tables: the rows, and the subjects that they are made of.
+// report returns two tables: the rows, and the subjects they are based on.
 func report(p *plan, r results, markdown bool) string {
 	rows := [][]string{{"row", "ratio", "median", "range", "best/best", "target", "stretch", "target is", "stretch is"}}
 	for _, w := range p.rows {
@@ -65,7 +65,7 @@ func report(p *plan, r results, markdown bool) string {
 	return table(markdown, rows) + "\n" + table(markdown, subjects)
 }
 
-// number prints three significant digits or more.
+// number formats a figure with at least three significant digits.
 func number(f figure) string {
 	switch {
 	case math.IsNaN(f):
@@ -78,7 +78,7 @@ func number(f figure) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
-// In a document the report stands between one of the other lines and the next endMark.
+// In a document, the report is placed between one of the first three lines and the next endMark.
 const (
 	beginMark  = "<!-- Written by make bench-peers. -->"
 	busyMark   = "<!-- Written by make bench-peers BUSY=1. -->"
@@ -86,8 +86,8 @@ const (
 	endMark    = "<!-- Up to here. -->"
 )
 
-// record puts text behind the mark that begins it in a document; it makes one with nothing else
-// where there is none.
+// record inserts text after the mark beginMark in a document. It creates the file if it does not
+// exist.
 func record(file, beginMark, text string) error {
 	doc, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestRecord: each kind of measurement has its own place in a document, and leaves everything else
-// as it is.
+// unchanged.
 func TestRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tables.md")
 	content := func() string {

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// results are the figures of each subject, one for each round; NaN where a sample failed.
+// results holds the figures of each subject, one per round; NaN where a sample failed.
 type results map[*subject][]figure
 
-// median returns the middle of the figures that are there, NaN if none are.
+// median returns the median of the valid figures, NaN if there are none.
 func median(v []figure) figure {
 	v = slices.DeleteFunc(slices.Clone(v), math.IsNaN)
 	if len(v) == 0 {
@@ -20,7 +20,7 @@ func median(v []figure) figure {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// best returns the best of the figures that are there, NaN if none are.
+// best returns the best of the valid figures, NaN if there are none.
 func best(v []figure, less bool) figure {
 	v = slices.DeleteFunc(slices.Clone(v), math.IsNaN)
 	switch {
@@ -32,7 +32,7 @@ func best(v []figure, less bool) figure {
 	return slices.Max(v)
 }
 
-// ratio is the result of a row: the ratios of samples of the same round, and that of the best
+// ratio is the result of a row: the ratios of samples of the same round, and the ratio of the best
 // samples.
 type ratio struct {
 	row        *row
@@ -41,7 +41,7 @@ type ratio struct {
 	bestOfEach figure
 }
 
-// of is the ratio of two figures, or their difference.
+// of returns the ratio of two figures, or their difference.
 func (w *row) of(over, under figure) figure {
 	if w.extra {
 		return over - under
@@ -69,8 +69,8 @@ const (
 	none    verdict = ""
 )
 
-// judge compares the median with a target. The ratio of the best samples says nothing here: each is
-// of another round.
+// judge compares the median with a target. The ratio of the best samples is not meaningful here,
+// because they are from different rounds.
 func (x *ratio) judge(target float64) verdict {
 	if target == 0 {
 		return none

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestJudge: the median decides, whatever the best samples are.
+// TestJudge: the median decides, regardless of the best samples.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		less                 bool

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// subject is something that is measured, once in every round.
+// subject is something that is measured once per round.
 type subject struct {
 	name string
 	unit string
-	less bool // the less, the better
+	less bool // smaller is better
 	run  func() (f figure, used time.Duration, err error)
-	hung int // runs that did not end
+	hung int // runs that did not finish
 }
 
 const (
@@ -31,17 +31,17 @@ const (
 	unitCall = "ns a call"
 )
 
-// tools are the programs that are run. What is not a path is looked up in PATH.
+// tools are the external programs. A name that is not a path is looked up in PATH.
 type tools struct {
 	self     string // this program
 	pingpong string // bench/tcp/pingpong.c
 	usiwtest string // the tests of package usiw
-	ibtest   string // those of package ibcompat
-	goverbs  string // cmd/goverbs, with what it preloads beside it
+	ibtest   string // the tests of package ibcompat
+	goverbs  string // cmd/goverbs, with the library it preloads next to it
 	seconds  time.Duration
 }
 
-// of makes a subject of a job of this program.
+// of returns a subject for a job of this program.
 func (t *tools) of(name string, j job) *subject {
 	p := t.ends(j)
 	s := &subject{name: name, unit: unitRate}
@@ -60,7 +60,7 @@ func (t *tools) of(name string, j job) *subject {
 	return s
 }
 
-// ends are the two processes of a job of this program.
+// ends returns the two processes of a job of this program.
 func (t *tools) ends(j job) *pair {
 	j.seconds = t.seconds
 	if j.over == "" {
@@ -81,7 +81,7 @@ func (t *tools) ends(j job) *pair {
 		connect: append(append([]string{t.self, "end"}, args...), "{addr}")}
 }
 
-// figure returns a function that runs the pair and finds the figure in what it prints.
+// figure returns a function that runs the pair and extracts the figure from its output.
 func (p *pair) figure(find func(out string) (figure, error)) func() (figure, time.Duration, error) {
 	return func() (figure, time.Duration, error) {
 		out, used, err := p.run()
@@ -113,7 +113,7 @@ func fabric(size, count int) *subject {
 		run: p.figure(fabricFigure)}
 }
 
-// fabricFigure finds the time one way in a table such as
+// fabricFigure extracts the one-way time from a table such as
 //
 //	bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
 //	64      30k     =30k     3.6m        0.38s     10.11       6.33       0.16
@@ -131,8 +131,8 @@ func fabricFigure(out string) (figure, error) {
 	return 0, fmt.Errorf("no column usec/xfer")
 }
 
-// turnsUnit is the unit of a job of turns, and whether less is better: the time one way if each
-// turn is one message, otherwise the rate.
+// turnsUnit returns the unit of a job of turns, and whether less is better: the one-way time if
+// each turn is one message, otherwise the rate.
 func (j *job) turnsUnit() (unit string, less bool) {
 	if j.count == 1 {
 		return unitTime, true
@@ -140,7 +140,7 @@ func (j *job) turnsUnit() (unit string, less bool) {
 	return unitRate, false
 }
 
-// ofTurns is the figure of a job of turns whose messages take so many microseconds each.
+// ofTurns returns the figure of a job of turns with us microseconds per message.
 func (j *job) ofTurns(us figure) figure {
 	if j.work != workTurns || j.count == 1 {
 		return us
@@ -148,15 +148,15 @@ func (j *job) ofTurns(us figure) figure {
 	return figure(j.size) / us
 }
 
-// rstreamLimit is how long rstream may take, and rstreamTries how often it is run until it does not
-// take longer: on siw two programs in C sometimes wait for each other for ever.
+// rstreamLimit bounds a run of rstream, and rstreamTries how often it is retried after a hang: on
+// siw, two C programs sometimes wait for each other forever.
 const (
 	rstreamLimit = 20 * time.Second
 	rstreamTries = 4
 )
 
-// rstream is the program of librdmacm that does what workTurns does, with rsockets of C. Its table
-// is like that of fi_pingpong.
+// rstream is librdmacm's program that does the same as workTurns, with C rsockets. Its table is
+// like fi_pingpong's.
 func rstream(name string, j job, option string) *subject {
 	line := []string{"rstream", "-p", "{port}", "-T", option, "-S", strconv.Itoa(j.size), "-C", strconv.Itoa(j.count),
 		"-I", strconv.Itoa(j.turns)}
@@ -173,7 +173,7 @@ func rstream(name string, j job, option string) *subject {
 	return s
 }
 
-// again runs a subject until it does not hang. It says and counts when it does.
+// again runs a subject until it does not hang. It reports and counts hangs.
 func (s *subject) again(once func() (figure, time.Duration, error)) (f figure, used time.Duration, err error) {
 	for range rstreamTries {
 		if f, used, err = once(); !errors.Is(err, errHung) {
@@ -185,7 +185,7 @@ func (s *subject) again(once func() (figure, time.Duration, error)) (f figure, u
 	return f, used, err
 }
 
-// hangs says how often subjects hung.
+// hangs reports how often subjects hung.
 func hangs(subjects []*subject) string {
 	var said []string
 	for _, s := range subjects {
@@ -199,7 +199,7 @@ func hangs(subjects []*subject) string {
 	return " Runs that hung, and were tried again: " + strings.Join(said, "; ") + "."
 }
 
-// ucx is a test of UCX's ucx_perftest over TCP, which puts its result into the named column.
+// ucx is a test of UCX's ucx_perftest over TCP, whose result is in the named column.
 func ucx(name, unit, column string, count int, args ...string) *subject {
 	line := []string{"ucx_perftest", "-p", "{port}"}
 	p := pair{listen: line, env: []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_WARN_UNUSED_ENV_VARS=n"}}
@@ -215,7 +215,7 @@ func ucx(name, unit, column string, count int, args ...string) *subject {
 		})}
 }
 
-// ucxFigure finds a column of the last line in comma-separated output.
+// ucxFigure extracts a column of the last line in comma-separated output.
 func ucxFigure(out, column string) (figure, error) {
 	lines, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	if err != nil || len(lines) < 2 {
@@ -229,20 +229,20 @@ func ucxFigure(out, column string) (figure, error) {
 	return 0, fmt.Errorf("no column %s", column)
 }
 
-// inProcess is the metric of a benchmark of package usiw, in one process.
+// inProcess is the metric of a benchmark of package usiw, within one process.
 func (t *tools) inProcess(name, unit, benchmark string) *subject {
 	return t.benchmark(t.usiwtest, benchmark, 0).metric(name+", in one process", unit, unit)
 }
 
-// sample is a run that prints several figures as a benchmark does: NAME, a count, and then pairs of
-// a value and its unit. In each round there is one run for all of them.
+// sample is a run that prints several figures in the format of a benchmark: NAME, a count, and
+// pairs of a value and its unit. Each round has one run for all of them.
 type sample struct {
-	name string // that it prints
+	name string // as it appears in the output
 	run  func() (out string, used time.Duration, err error)
 
 	out  string // of the last run
 	used time.Duration
-	read map[string]bool // units that have been read since
+	read map[string]bool // units that were read since that run
 }
 
 // metric is the figure with the unit column.
@@ -265,7 +265,8 @@ func (s *sample) metric(name, unit, column string) *subject {
 		}}
 }
 
-// benchmark is one of a test binary, in one process. procs is GOMAXPROCS, 0 means all processors.
+// benchmark runs a benchmark of a test binary, within one process. procs is GOMAXPROCS, 0 means all
+// processors.
 func (t *tools) benchmark(binary, name string, procs int) *sample {
 	return &sample{name: name, run: func() (string, time.Duration, error) {
 		pattern := "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
@@ -281,13 +282,13 @@ func (t *tools) benchmark(binary, name string, procs int) *sample {
 	}}
 }
 
-// reads is a job of Reads from a process whose program does other things at the same time.
+// reads is a job of Reads from a process whose program is doing other work.
 func (t *tools) reads(program string, pause time.Duration) *sample {
 	p := t.ends(job{work: workReads, program: program, pause: pause, size: 64, depth: 1, crc: true})
 	return &sample{name: readsName, run: p.run}
 }
 
-// benchFigure finds the value with the unit in the line of a benchmark.
+// benchFigure extracts the value with the unit from the line of a benchmark.
 func benchFigure(out, benchmark, unit string) (figure, error) {
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
@@ -303,7 +304,7 @@ func benchFigure(out, benchmark, unit string) (figure, error) {
 	return 0, fmt.Errorf("no figure in %s of %s: %s", unit, benchmark, out)
 }
 
-// byteSize is a size with its unit.
+// byteSize formats a size with its unit.
 func byteSize(n int) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)

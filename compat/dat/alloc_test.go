@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Posting and dequeueing allocate nothing. The goroutines of a device do when they go to sleep, so
-// posts and dequeues are measured apart from the waiting between them, and it is enough that one of
+// Posting and dequeueing must not allocate. A device's goroutines do when they go to sleep, so
+// posts and dequeues are measured separately from the waits between them, and it suffices if one of
 // several rounds has no allocation.
 func TestAllocNothing(t *testing.T) {
 	if race.Enabled {

@@ -52,7 +52,7 @@ func TestAtomics(t *testing.T) {
 		}
 		empty(t, a.requests)
 
-		// What is refused: nothing is sent.
+		// Refused atomics: nothing is sent.
 		odd := word
 		odd.VirtualAddress += 4
 		require.ErrorIs(t, a.ep.PostFetchAndAdd(1, sink, 1, odd, 0), dat.InvalidParameter)
@@ -75,7 +75,7 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
-// The attributes say of each operation what package ibcompat says, and every one that they have can
+// The attributes agree with package ibcompat on each operation, and every supported operation can
 // be posted.
 func TestAttributes(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
@@ -104,7 +104,7 @@ func TestAttributes(t *testing.T) {
 					0)
 			},
 		}
-		how := map[string]map[string]ext.Support{ // by device: the rest is native
+		how := map[string]map[string]ext.Support{ // by device: the others are native
 			"ib:usiw0": {"DAT_SEND_IMMED": ext.Emulated},
 			"ib:rxe0":  {"DAT_MASKED_FETCH_AND_ADD": ext.Composed, "DAT_MASKED_CMP_AND_SWAP": ext.Composed},
 		}

@@ -17,9 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// EPs that share their EVDs connect, send, and are freed in the middle of it, while one goroutine
-// waits: each DTO that was posted has one event, in the order of posting, and none is lost when its
-// EP is freed.
+// EPs that share their EVDs connect, send, and are freed meanwhile, while one goroutine waits: each
+// posted DTO has one event, in posting order, and none is lost when its EP is freed.
 func TestSharedEVD(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		const eps, each = 4, 30
@@ -85,8 +84,8 @@ func TestSharedEVD(t *testing.T) {
 	})
 }
 
-// Calls of every kind at the same time, by goroutines that do not know of each other, while the IA
-// is closed: each returns, and none with something other than a DAT error.
+// Calls of every kind run concurrently, from independent goroutines, while the IA is closed: each
+// returns, and any error is a DAT error.
 func TestCloseBesideCalls(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled}})

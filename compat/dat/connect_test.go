@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// padded are private data as they are delivered.
+// padded returns private data as it is delivered.
 func padded(text string) []byte {
 	b := make([]byte, dat.MaxPrivateData)
 	copy(b, text)
@@ -56,7 +56,7 @@ func TestConnect(t *testing.T) {
 		require.Equal(t, dat.EPConnected, q.State)
 		require.Equal(t, net.JoinHostPort(addr.String(), portOf(qual)), q.RemoteAddr.String())
 
-		// The peer is told of a disconnect, and both can connect again.
+		// The peer gets a disconnect event, and both can connect again.
 		require.NoError(t, b.ep.PostRecv(nil, 5, 0))
 		require.NoError(t, a.ep.Disconnect(dat.CloseAbrupt))
 		require.Same(t, a.ep, wait(t, a.conn, dat.ConnectionDisconnected).Connection.EP)
@@ -81,8 +81,8 @@ func portOf(qual uint64) string {
 	return port
 }
 
-// A refusal brings its private data, and flushes the receives. Afterwards the EP can be reset and
-// connect.
+// A rejection delivers its private data and flushes the receives. Afterwards the EP can be reset
+// and connect.
 func TestReject(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})
@@ -106,11 +106,11 @@ func TestReject(t *testing.T) {
 	})
 }
 
-// Nobody listens: the peer's program has not refused.
+// Without a listener, the rejection does not come from the peer's program.
 func TestNobodyListens(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a := newSide(t, dev, addr, options{})
-		psp, qual := a.listen() // a port that is free
+		psp, qual := a.listen() // a free port
 		require.NoError(t, psp.Free())
 		require.NoError(t, a.ep.Connect(addr, qual, patience, nil))
 		require.Error(t, wait(t, a.conn, dat.ConnectionNonPeerRejected).Connection.Cause)
@@ -118,7 +118,7 @@ func TestNobodyListens(t *testing.T) {
 	})
 }
 
-// An attempt that is not answered ends by its time-out, or by Disconnect.
+// An unanswered attempt ends at its timeout, or by Disconnect.
 func TestConnectEnds(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})
@@ -130,24 +130,24 @@ func TestConnectEnds(t *testing.T) {
 
 		require.NoError(t, a.ep.Connect(addr, qual, dat.Infinite, []byte("two")))
 		var cr *dat.CR
-		for { // the first request has come too, or has not
+		for { // the first request may have arrived too
 			cr = wait(t, b.conn, dat.ConnectionRequestEvent).CR.CR
 			q, err := cr.Query()
 			require.NoError(t, err)
 			if bytes.Equal(q.PrivateData, padded("two")) {
 				break
 			}
-			_ = cr.Reject(nil) // the peer has gone
+			_ = cr.Reject(nil) // the peer is gone
 		}
 		require.ErrorIs(t, a.ep.Reset(), dat.InvalidStateEPActConnPending)
 		require.NoError(t, a.ep.Disconnect(dat.CloseGraceful))
 		wait(t, a.conn, dat.ConnectionDisconnected)
 		require.Equal(t, dat.EPDisconnected, a.ep.State())
-		_ = cr.Reject(nil) // the peer has gone
+		_ = cr.Reject(nil) // the peer is gone
 	})
 }
 
-// What Connect and CreatePSP refuse.
+// Arguments that Connect and CreatePSP refuse.
 func TestConnectRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a := newSide(t, dev, addr, options{})
@@ -176,7 +176,7 @@ func TestConnectRefused(t *testing.T) {
 	})
 }
 
-// A graceful disconnect lets requests complete, the suppressed ones too; an abrupt one does not
+// A graceful disconnect lets requests complete, including suppressed ones; an abrupt one does not
 // wait for them.
 func TestDisconnect(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
@@ -186,7 +186,7 @@ func TestDisconnect(t *testing.T) {
 			require.NoError(t, b.ep.PostRecv(b.segment(int(i)*100, 100), i, 0))
 		}
 		for i := range uint64(n) {
-			flags := dat.CompletionSuppress // the last one too: no completion tells of it
+			flags := dat.CompletionSuppress // including the last one: it has no completion
 			if i == 3 {
 				flags = 0
 			}
@@ -205,7 +205,7 @@ func TestDisconnect(t *testing.T) {
 		require.NoError(t, a.ep.Reset())
 		require.NoError(t, b.ep.Reset())
 		connect(t, addr, a, b)
-		require.NoError(t, a.ep.PostSend(a.segment(0, 100), 1, 0)) // there is no receive for it
+		require.NoError(t, a.ep.PostSend(a.segment(0, 100), 1, 0)) // it has no receive
 		require.NoError(t, a.ep.Disconnect(dat.CloseGraceful))
 		require.Equal(t, dat.EPDisconnectPending, a.ep.State())
 		require.ErrorIs(t, a.ep.PostSend(nil, 2, 0), dat.InvalidStateEPDiscPending)
@@ -219,7 +219,7 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// A fault of a request breaks the connection: both sides learn of it, the requests behind it are
+// A failed request breaks the connection: both sides get an event, and the requests after it are
 // flushed.
 func TestBroken(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
@@ -239,7 +239,7 @@ func TestBroken(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, []dat.EventNumber{dat.ConnectionBroken, dat.ConnectionDisconnected}, ev.Number)
 
-		// The next connection is not to blame for it.
+		// The next connection is not affected.
 		require.NoError(t, a.ep.Reset())
 		require.NoError(t, b.ep.Reset())
 		connect(t, addr, a, b)

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// CR is a connection request. The program answers it once, by Accept or Reject; then the handle is
-// invalid. A request that is not answered when the IA is closed is refused. All methods may be
+// CR is a connection request. The program answers it once, with Accept or Reject, which invalidates
+// the handle. A request that is unanswered when the IA is closed is rejected. All methods may be
 // called concurrently.
 type CR struct {
 	node lifetime.Node
@@ -23,7 +23,7 @@ type CR struct {
 // CRParam describes a CR (DAT_CR_PARAM).
 type CRParam struct {
 	RemoteAddr  net.Addr
-	PrivateData []byte // belongs to the program
+	PrivateData []byte // owned by the program
 }
 
 func (ia *IA) newCR(req *cm.Request) (*CR, error) {
@@ -44,10 +44,11 @@ func (cr *CR) gone(call string) error {
 	return fault(call, InvalidHandle, InvalidHandleCR, lifetime.ErrClosed)
 }
 
-// Accept connects ep, which is UNCONNECTED and of the same IA (dat_cr_accept). It returns at once;
-// what comes of it is an event of the EP's connection EVD: ConnectionEstablished, with the private
-// data of the request, or ConnectionAcceptCompletionErr, after which the EP is DISCONNECTED.
-// private has MaxPrivateData bytes at most; it is copied. After an error the request is as before.
+// Accept connects ep, which must be UNCONNECTED and belong to the same IA (dat_cr_accept). It
+// returns immediately. The outcome is an event on the EP's connection EVD: ConnectionEstablished,
+// with the private data of the request, or ConnectionAcceptCompletionErr, after which the EP is
+// DISCONNECTED. private is copied; it may have up to MaxPrivateData bytes. After an error the
+// request can still be answered.
 func (cr *CR) Accept(ep *EP, private []byte) error {
 	const call = "CR.Accept"
 	if cr == nil || !cr.node.Enter() {
@@ -77,8 +78,8 @@ func (cr *CR) Accept(ep *EP, private []byte) error {
 	})
 }
 
-// Reject refuses the request and sends private, of MaxPrivateData bytes at most, with the refusal
-// (dat_cr_reject). After [InvalidParameter] the request is as before.
+// Reject rejects the request and sends private, up to MaxPrivateData bytes, with the rejection
+// (dat_cr_reject). After [InvalidParameter] the request can still be answered.
 func (cr *CR) Reject(private []byte) error {
 	const call = "CR.Reject"
 	if cr == nil || cr.node.Closed() {
@@ -93,7 +94,7 @@ func (cr *CR) Reject(private []byte) error {
 	return below(call, NoSubtype, cr.req.Reject(private))
 }
 
-// answered makes the handle invalid, and reports whether it was not before.
+// answered invalidates the handle and reports whether it was valid before.
 func (cr *CR) answered() bool {
 	first, _ := cr.node.BeginClose() // it has no children
 	if first {

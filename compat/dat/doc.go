@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package dat is the interface of DAT 2.0 (uDAPL) in Go's shape, with its immediate data proposal
-// and its InfiniBand atomics, over the devices of package ibcompat: a uDAPL program can be ported
-// to it line by line, and then runs on InfiniBand, RoCE and iWARP alike. docs/porting-dat.md has
-// every call of uDAPL, and what is left out.
+// Package dat is a Go version of the DAT 2.0 (uDAPL) interface, with its immediate data proposal
+// and InfiniBand atomics, on top of the devices of package ibcompat. A uDAPL program can be ported
+// to it line by line and then runs on InfiniBand, RoCE and iWARP alike. docs/porting-dat.md lists
+// every uDAPL call and what is omitted.
 //
 //	ia, err := dat.Open("ib:usiw0", dat.Config{})
 //	pz, err := ia.CreatePZ()
@@ -16,8 +16,8 @@
 //	err = ep.PostSend([]dat.LMRTriplet{segment}, 1, dat.CompletionDefault)
 //	ev, more, err = evd.Wait(ctx, dat.Infinite, 1) // ev.DTO is that of the message
 //
-// It is a thin layer: an EP is a queue pair and a connection of package cm, an EVD a completion
-// queue and a queue of other events. Who does not port a program writes less with package cm.
+// It is a thin layer: an EP is a queue pair and a connection of package cm, and an EVD is a
+// completion queue plus a queue of other events. New programs need less code with package cm.
 //
 // # Objects
 //
@@ -29,35 +29,35 @@
 //	  PSP    a public service point, cm.Listener; also below its EVD
 //	  CR     a connection request, cm.Request; until it is answered
 //
-// Objects are freed explicitly, children before their parents; freeing a parent with live children
-// is [InvalidState] with the subtype of the parent. Free is idempotent. IA.Close with CloseAbrupt
-// frees everything. A call on a freed object is [InvalidHandle]. Handles that events have are the
-// program's own; those of a CR belong to it.
+// Objects are freed explicitly, children before their parents. Freeing a parent with live children
+// returns [InvalidState] with the parent's subtype. Free is idempotent. IA.Close with CloseAbrupt
+// frees everything. A call on a freed object returns [InvalidHandle]. Handles in events are the
+// ones that the program created; a CR's handle belongs to the program too.
 //
 // # Errors
 //
-// The error of a call is an *[Error] with the type and the subtype of dat_error.h, which are errors
-// to compare with:
+// The error of a call is an *[Error] with the type and subtype of dat_error.h. Both are errors to
+// compare with:
 //
 //	if errors.Is(err, dat.QueueEmpty) { ... }
 //	if errors.Is(err, dat.InvalidStateEPUnconnected) { ... }
 //
-// An argument is named by its place in the C function. The outcome of a DTO is the Status of its
-// event.
+// An invalid argument is identified by its position in the C function. The outcome of a DTO is the
+// Status of its event.
 //
 // # States of an EP
 //
-//	                     Connect                                 established
-//	UNCONNECTED ----------------------> ACTIVE_CONNECTION_PENDING ------------> CONNECTED
-//	    ^     \                                    |                           /   |    |
-//	    |      \  CR.Accept                        | refused,      established/    |    | Disconnect
-//	    |       -----------------> COMPLETION_PENDING  time-out ... ---------/     |    v
-//	    | Reset                                    |                               | DISCONNECT_PENDING
-//	    |                                          v        peer or a fault ends it|    | it has ended
-//	    +---------------------------------- DISCONNECTED <-------------------------+----+
+//	                     Connect                            established
+//	UNCONNECTED ----------------------> ACTIVE_CONNECTION_PENDING -------> CONNECTED
+//	    ^     \                                    |                      /   |    |
+//	    |      \  CR.Accept                        | refused, established/    |    | Disconnect
+//	    |       -----------------> COMPLETION_PENDING  time-out ... ----/     |    v
+//	    | Reset                                    |                          | DISCONNECT_PENDING
+//	    |                                          v   peer or a fault ends it|    | it has ended
+//	    +---------------------------------- DISCONNECTED <--------------------+----+
 //
-// Disconnect in one of the two pending states leads to DISCONNECT_PENDING too. The calls in each
-// state; the subtype of [InvalidState] is that of the state:
+// Disconnect in either of the two pending states also leads to DISCONNECT_PENDING. The table shows
+// the calls in each state; the subtype of [InvalidState] names the state:
 //
 //	                            UNCONNECTED  pending  CONNECTED  DISCONNECT_PENDING  DISCONNECTED
 //	Connect, CR.Accept          yes          error    error      error               error
@@ -67,8 +67,8 @@
 //	Reset                       nothing      error    error      error               yes
 //	Free                        yes          yes      yes        yes                 yes
 //
-// Before the event DISCONNECTED, BROKEN or of a failed attempt comes, the EP is DISCONNECTED and
-// its DTOs are flushed: their events are in the EVDs.
+// When the event DISCONNECTED, BROKEN or that of a failed attempt is delivered, the EP is already
+// DISCONNECTED and its DTOs are flushed: their events are in the EVDs.
 //
 // # Events of DTOs
 //
@@ -82,42 +82,44 @@
 //	PostRDMARead                             RDMA_READ
 //	PostFetchAndAdd and so on                EXTENSION
 //
-// All are events DTOCompletionEvent, in the order of posting for each queue of an EP. The proposal
-// calls the flags DAT_IMMED_FLAG and DAT_CONFIRM_FLAG in its text; here they have the names of its
-// enum. IMMED_CONFIRM: the DTO completes when the peer has it. Without it, it may complete earlier,
-// as early as the fabric does (verbs.SendRelaxed). PostSend and PostRDMAWrite always confirm.
+// All are DTOCompletionEvent events, in posting order for each queue of an EP. The text of the
+// proposal calls the flags DAT_IMMED_FLAG and DAT_CONFIRM_FLAG; this package uses the names of its
+// enum. With IMMED_CONFIRM, the DTO completes once the peer has received it. Without it, the DTO
+// may complete as early as the fabric allows (verbs.SendRelaxed). PostSend and PostRDMAWrite always
+// confirm.
 //
 // # Completion flags
 //
-//	flag            verbs                                what it does
-//	SUPPRESS        without SendSignaled                 no event on success; a later one frees its place
-//	SOLICITED_WAIT  SendSolicited                        wakes the peer's waiter, if its EVD is solicited
-//	UNSIGNALLED     SendSignaled; the EVD tells it apart  an event on success that wakes no waiter
-//	BARRIER_FENCE   SendFence                            starts after all earlier Reads and atomics of the EP
+//	flag            verbs                 effect
+//	SUPPRESS        without SendSignaled  no event on success; a later event frees its place
+//	SOLICITED_WAIT  SendSolicited         wakes the peer's waiter, if its EVD is solicited
+//	UNSIGNALLED     SendSignaled          an event on success, for which the EVD wakes no waiter
+//	BARRIER_FENCE   SendFence             starts after all earlier Reads and atomics of the EP
 //
-// The EVD of receives whose EP has RecvCompletionFlags with SOLICITED_WAIT is solicited: a wait
-// sleeps until a message comes whose sender asks for it, or until something fails
-// (verbs.CQ.WaitSolicited). Other completions do not end it, also not those of requests, which
-// should have an EVD of their own. One that arrives while Wait goes to sleep may end it all the
-// same, and so may Reset and Free of an EP that feeds the EVD.
+// An EVD is solicited if it collects the receives of an EP whose RecvCompletionFlags include
+// SOLICITED_WAIT. A wait on it sleeps until a message arrives whose sender requests a wake-up, or
+// until something fails (verbs.CQ.WaitSolicited). Other completions do not end the wait. That
+// includes completions of requests, which should have an EVD of their own. A completion that
+// arrives just as Wait goes to sleep may end it nevertheless, as may Reset and Free of an EP that
+// feeds the EVD.
 //
 // # EVDs
 //
-// Any kinds of events can share an EVD. Wait returns when there are as many events as its
-// threshold, of whatever kind. Its time-out and its context end it. An EVD has room for as many
-// events other than completions as it was made for. One for which there is no room is lost, and the
-// asynchronous EVD gets [AsyncEVDOverflow]; a connection request is refused. Completions need room
-// in the completion queue, which holds what it was made for or more: a program that lets more DTOs
-// be outstanding than there is room for, and takes no events, loses the connections, as package
-// verbs says (verbs.Context.CreateCQ). The asynchronous EVD gets AsyncEVDOverflow then, and Wait
-// and Dequeue fail when they have returned what is left.
+// Events of all kinds can share an EVD. Wait returns once the EVD holds as many events of any kind
+// as the threshold, or when its timeout expires or its context is done. An EVD has room for as many
+// events other than completions as it was created for. An event that finds no room is lost, and the
+// asynchronous EVD receives [AsyncEVDOverflow]; a connection request is rejected. Completions need
+// room in the completion queue, which holds at least as many as it was created for. A program that
+// has more DTOs outstanding than there is room for, and does not dequeue events, loses its
+// connections, as verbs.Context.CreateCQ describes. The asynchronous EVD then receives
+// AsyncEVDOverflow, and Wait and Dequeue fail after returning the remaining events.
 //
-// # Who owns what
+// # Ownership
 //
-// From the post to the event, or to the event of a later DTO if it is suppressed, the memory of a
-// DTO belongs to the device. Slices that are passed are not kept. An EP uses the QP, LMRs and EVDs
-// that it was made of; the program uses none of what lies below. Posting and dequeueing wait for
-// nothing and allocate nothing, Wait only if it sleeps.
+// From the post until its event, or the event of a later DTO if it is suppressed, the memory of a
+// DTO belongs to the device. Slices passed to calls are not retained. An EP uses the QP, LMRs and
+// EVDs that it was created with; the program must not use the underlying objects directly. Posting
+// and dequeueing neither block nor allocate; Wait does so only if it sleeps.
 //
 // # Locks
 //
@@ -128,6 +130,6 @@
 // # Files
 //
 // ia, ia_query, pz, lmr, evd, evd_wait, psp, cr, ep: the objects; ep_post, ep_immed, ep_atomic:
-// DTOs; ep_connect: the life of a connection; records: what is remembered of DTOs; return, flags,
-// dto, event: names and numbers; print: how handles are printed.
+// DTOs; ep_connect: the lifecycle of a connection; records: tracking of outstanding DTOs; return,
+// flags, dto, event: names and numbers; print: how handles are printed.
 package dat

@@ -19,11 +19,11 @@ const (
 	DTORDMAWriteImmed                   // DAT_RDMA_WRITE_IMMED: a PostWriteImmed with an immediate
 	DTORDMARead                         // DAT_RDMA_READ
 	DTOReceive                          // DAT_RECEIVE: a message without an immediate
-	DTOReceiveWithInvalidate            // DAT_RECEIVE_WITH_INVALIDATE: does not occur
+	DTOReceiveWithInvalidate            // DAT_RECEIVE_WITH_INVALIDATE: never returned
 	DTOReceiveImmed                     // DAT_RECEIVE_IMMED: a message with an immediate
 	DTOReceiveRDMAImmed                 // DAT_RECEIVE_RDMA_IMMED: the immediate of an RDMA Write
-	DTOBindMW                           // DAT_BIND_MW: does not occur
-	DTOExtension                        // DAT_EXTENSION: an atomic; DTOCompletion.Extension says which
+	DTOBindMW                           // DAT_BIND_MW: never returned
+	DTOExtension                        // DAT_EXTENSION: an atomic; see DTOCompletion.Extension
 	DTOInvalid                          // DAT_INVALID
 )
 
@@ -45,8 +45,8 @@ type Extension uint32
 const (
 	FetchAndAdd       Extension = 0  // DAT_IB_FETCH_AND_ADD
 	CmpAndSwap        Extension = 1  // DAT_IB_CMP_AND_SWAP
-	MaskedFetchAndAdd Extension = 64 // our own
-	MaskedCmpAndSwap  Extension = 65 // our own
+	MaskedFetchAndAdd Extension = 64 // not in DAPL
+	MaskedCmpAndSwap  Extension = 65 // not in DAPL
 )
 
 // String returns the C name without DAT_IB_.
@@ -70,16 +70,16 @@ type DTOStatus uint32
 
 const (
 	DTOSuccess             DTOStatus = iota // DAT_DTO_SUCCESS
-	DTOErrFlushed                           // DAT_DTO_ERR_FLUSHED: the connection ended before
+	DTOErrFlushed                           // DAT_DTO_ERR_FLUSHED: the connection ended first
 	DTOErrLocalLength                       // DAT_DTO_ERR_LOCAL_LENGTH: the message is longer than the receive
 	DTOErrLocalEP                           // DAT_DTO_ERR_LOCAL_EP
-	DTOErrLocalProtection                   // DAT_DTO_ERR_LOCAL_PROTECTION: memory of this side
+	DTOErrLocalProtection                   // DAT_DTO_ERR_LOCAL_PROTECTION: local memory
 	DTOErrBadResponse                       // DAT_DTO_ERR_BAD_RESPONSE
-	DTOErrRemoteAccess                      // DAT_DTO_ERR_REMOTE_ACCESS: memory of the peer
-	DTOErrRemoteResponder                   // DAT_DTO_ERR_REMOTE_RESPONDER: the peer could not do it
+	DTOErrRemoteAccess                      // DAT_DTO_ERR_REMOTE_ACCESS: the peer's memory
+	DTOErrRemoteResponder                   // DAT_DTO_ERR_REMOTE_RESPONDER: the peer could not perform it
 	DTOErrTransport                         // DAT_DTO_ERR_TRANSPORT
 	DTOErrReceiverNotReady                  // DAT_DTO_ERR_RECEIVER_NOT_READY
-	DTOErrPartialPacket                     // DAT_DTO_ERR_PARTIAL_PACKET: does not occur
+	DTOErrPartialPacket                     // DAT_DTO_ERR_PARTIAL_PACKET: never returned
 )
 
 var dtoStatusNames = [...]string{"DAT_DTO_SUCCESS", "DAT_DTO_ERR_FLUSHED", "DAT_DTO_ERR_LOCAL_LENGTH",
@@ -98,7 +98,7 @@ func (s DTOStatus) Error() string {
 // String returns the C name.
 func (s DTOStatus) String() string { return s.Error() }
 
-// statusOf is the status of a completion.
+// statusOf converts the status of a completion.
 func statusOf(s verbs.WCStatus) DTOStatus {
 	switch s {
 	case verbs.WCSuccess:
@@ -123,22 +123,22 @@ func statusOf(s verbs.WCStatus) DTOStatus {
 	return DTOErrTransport
 }
 
-// DTOCompletion is the data of a DTO completion event (DAT_DTO_COMPLETION_EVENT_DATA as the
-// proposal modifies it).
+// DTOCompletion is the data of a DTO completion event (DAT_DTO_COMPLETION_EVENT_DATA as modified by
+// the proposal).
 type DTOCompletion struct {
 	EP        *EP       // the endpoint to which the DTO was posted
-	Cookie    uint64    // as it was posted
+	Cookie    uint64    // as passed to the post
 	Status    DTOStatus //
-	Operation DTO       // of a receive on success what has arrived, otherwise DTOReceive
-	// TransferredLength is the number of bytes that were sent, written, read or received; with
-	// DTOReceiveRDMAImmed those that the peer wrote. It is 0 if the DTO failed.
+	Operation DTO       // for a successful receive what arrived, otherwise DTOReceive
+	// TransferredLength is the number of bytes sent, written, read or received; for
+	// DTOReceiveRDMAImmed, the number that the peer wrote. It is 0 if the DTO failed.
 	TransferredLength uint32
-	ImmedData         uint32    // with DTOReceiveImmed and DTOReceiveRDMAImmed
-	Extension         Extension // with DTOExtension
+	ImmedData         uint32    // for DTOReceiveImmed and DTOReceiveRDMAImmed
+	Extension         Extension // for DTOExtension
 	Cause             error     // why the DTO failed, as verbs.QP.Cause explains it; nil if it succeeded
 }
 
-// Err returns nil if the DTO succeeded, and otherwise its status, which is an error.
+// Err returns nil if the DTO succeeded, otherwise its Status as an error.
 func (c *DTOCompletion) Err() error {
 	if c.Status == DTOSuccess {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// EPState is the state of an EP (DAT_EP_STATE), with the numbers of dat.h. Those that need a
-// service point of another kind, a second path or an EP without EVDs do not occur.
+// EPState is the state of an EP (DAT_EP_STATE), with the numbers of dat.h. States that require
+// another kind of service point, a second path or an EP without EVDs never occur.
 type EPState uint32
 
 const (
@@ -46,7 +46,7 @@ func (s EPState) String() string {
 	return "unknown"
 }
 
-// subtype is what a call says that is not allowed in the state.
+// subtype returns the subtype of the error of a call that the state does not allow.
 func (s EPState) subtype() Subtype {
 	switch s {
 	case EPUnconnected:
@@ -63,27 +63,27 @@ func (s EPState) subtype() Subtype {
 	return InvalidStateEPDisconnected
 }
 
-// EPAttr are the attributes of an EP (DAT_EP_ATTR). The service type is always a reliable
-// connection, the quality of service best effort, and the sizes of messages are those of the IA.
+// EPAttr configures an EP (DAT_EP_ATTR). The service type is always a reliable connection, the
+// quality of service is best effort, and the maximum message sizes are those of the IA.
 type EPAttr struct {
-	// RecvCompletionFlags: CompletionSolicitedWait makes the EVD of the receives wake a waiter only
-	// for messages whose sender asks for it; CompletionUnsignalled allows that flag for receives;
-	// CompletionEVDThreshold is what happens without.
+	// RecvCompletionFlags: with CompletionSolicitedWait, the EVD of the receives wakes a waiter
+	// only for messages whose sender requests it. CompletionUnsignalled permits that flag for
+	// receives. CompletionEVDThreshold is the default behaviour.
 	RecvCompletionFlags CompletionFlags
-	// RequestCompletionFlags: CompletionUnsignalled allows that flag for requests.
+	// RequestCompletionFlags: CompletionUnsignalled permits that flag for requests.
 	RequestCompletionFlags CompletionFlags
-	MaxRecvDTOs            int // receives outstanding (0 = 128)
-	MaxRequestDTOs         int // requests outstanding (0 = 128)
+	MaxRecvDTOs            int // outstanding receives (0 = 128)
+	MaxRequestDTOs         int // outstanding requests (0 = 128)
 	MaxRecvIOV             int // segments of a receive (0 = 1)
 	MaxRequestIOV          int // segments of a request (0 = 1)
-	// MaxRDMAReadIn and MaxRDMAReadOut are the Reads and atomics in progress that the peer and this
-	// side may have (0 = the maximum of the device, cm.None = none).
+	// MaxRDMAReadIn and MaxRDMAReadOut limit the outstanding Reads and atomics of the peer and of
+	// this side (0 = the maximum of the device, cm.None = none).
 	MaxRDMAReadIn, MaxRDMAReadOut int
 }
 
-// EP is an endpoint: one end of a connection, with a queue for requests and one for receives.
-// doc.go has its states. All methods may be called concurrently; the order of concurrent posts is
-// not defined.
+// EP is an endpoint: one end of a connection, with a queue for requests and one for receives. The
+// package comment describes its states. All methods may be called concurrently; the order of
+// concurrent posts is undefined.
 type EP struct {
 	node               lifetime.Node
 	ia                 *IA
@@ -95,11 +95,11 @@ type EP struct {
 	requests, receives records
 
 	number atomic.Uint32 // in the IDs of requests; a new one after each Reset
-	state  atomic.Uint32 // an EPState, which changes under mu
-	faulty atomic.Bool   // a DTO of the connection has failed, and was not only flushed
+	state  atomic.Uint32 // an EPState; changed under mu
+	faulty atomic.Bool   // a DTO of the connection failed other than by being flushed
 
-	mu     sync.Mutex  // guards what follows
-	conn   *connection // the last one, nil before the first
+	mu     sync.Mutex  // guards the fields below
+	conn   *connection // the most recent one, nil before the first
 	local  net.Addr    // of the connection
 	remote net.Addr
 }
@@ -108,7 +108,7 @@ type EP struct {
 type EPParam struct {
 	IA                           *IA
 	State                        EPState
-	LocalAddr, RemoteAddr        net.Addr // nil before there is a connection
+	LocalAddr, RemoteAddr        net.Addr // nil without a connection
 	PZ                           *PZ
 	RecvEVD, RequestEVD, ConnEVD *EVD
 	Attr                         EPAttr
@@ -119,9 +119,9 @@ const (
 	recvFlags   = CompletionSolicitedWait | CompletionUnsignalled | CompletionEVDThreshold
 )
 
-// CreateEP makes an EP in the state UNCONNECTED (dat_ep_create). Its completions become events of
-// recv and request, which take DTOs, what happens to its connections those of conn. The EVDs may be
-// the same one.
+// CreateEP creates an EP in the state UNCONNECTED (dat_ep_create). Its completions become events on
+// recv and request, which must accept DTOs; its connection events go to conn. The EVDs may be the
+// same one.
 func (ia *IA) CreateEP(pz *PZ, recv, request, conn *EVD, attr EPAttr) (*EP, error) {
 	const call = "IA.CreateEP"
 	if err := ia.enter(call); err != nil {
@@ -148,7 +148,7 @@ func (ia *IA) CreateEP(pz *PZ, recv, request, conn *EVD, attr EPAttr) (*EP, erro
 	if err != nil {
 		return nil, below(call, ResourceTEP, err)
 	}
-	if err := cm.InitQP(qp); err != nil { // receives can be posted before there is a connection
+	if err := cm.InitQP(qp); err != nil { // allows posting receives before connecting
 		return nil, below(call, ResourceTEP, errors.Join(err, qp.Close()))
 	}
 	ep := &EP{ia: ia, pz: pz, recvEVD: recv, reqEVD: request, connEVD: conn, attr: attr, qp: qp}
@@ -190,7 +190,7 @@ func (a *EPAttr) fill(call string) error {
 	return nil
 }
 
-// feed makes the EP's completions events of its EVDs, or no longer.
+// feed starts or stops delivering the EP's completions to its EVDs.
 func (ep *EP) feed(on bool) {
 	ep.recvEVD.feed(ep.number.Load(), ep, ep.attr.RecvCompletionFlags&CompletionSolicitedWait != 0, on)
 	if ep.reqEVD != ep.recvEVD {
@@ -205,7 +205,7 @@ func (ep *EP) enter(call string) error {
 	return nil
 }
 
-// inState is the error of a call that the state of the EP does not allow.
+// inState returns the error of a call that the EP's state does not allow.
 func inState(call string, s EPState) error { return fault(call, InvalidState, s.subtype(), nil) }
 
 // Query describes the EP (dat_ep_query).
@@ -220,9 +220,9 @@ func (ep *EP) Query() (EPParam, error) {
 		RecvEVD: ep.recvEVD, RequestEVD: ep.reqEVD, ConnEVD: ep.connEVD, Attr: ep.attr}, nil
 }
 
-// Status returns the state, and whether no receives and no requests are outstanding
-// (dat_ep_get_status). A DTO is outstanding until its completion has been taken out of the
-// completion queue, by Dequeue or Wait; a suppressed one until a later one has.
+// Status returns the state and whether no receives and no requests are outstanding
+// (dat_ep_get_status). A DTO is outstanding until Dequeue or Wait removes its completion from the
+// completion queue, or that of a later one if it is suppressed.
 func (ep *EP) Status() (state EPState, recvIdle, requestIdle bool, err error) {
 	if err := ep.enter("EP.Status"); err != nil {
 		return 0, false, false, err
@@ -231,15 +231,14 @@ func (ep *EP) Status() (state EPState, recvIdle, requestIdle bool, err error) {
 	return ep.State(), ep.receives.idle(), ep.requests.idle(), nil
 }
 
-// State returns the state of the EP, also of one that was freed.
+// State returns the state of the EP, even after it was freed.
 func (ep *EP) State() EPState { return EPState(ep.state.Load()) }
 
 func (ep *EP) set(s EPState) { ep.state.Store(uint32(s)) }
 
-// Reset returns an EP that is DISCONNECTED to UNCONNECTED (dat_ep_reset), so that it can connect
-// again; to one that is UNCONNECTED it does nothing. What has completed before stays in the EVDs.
-// The error in other states is [InvalidState]. Reset waits until the old connection has ended
-// completely.
+// Reset returns a DISCONNECTED EP to UNCONNECTED (dat_ep_reset), so that it can connect again; it
+// has no effect on an UNCONNECTED one. Earlier completions stay in the EVDs. In other states the
+// error is [InvalidState]. Reset waits until the old connection has ended completely.
 func (ep *EP) Reset() error {
 	const call = "EP.Reset"
 	if err := ep.enter(call); err != nil {
@@ -270,8 +269,8 @@ func (ep *EP) Reset() error {
 		ep.feed(true)
 		return below(call, ResourceTEP, err)
 	}
-	// The number comes first: a post that has read the old one holds the lock that clear takes, and
-	// the QP refuses it.
+	// The number must change first: a post that read the old one holds the lock that clear
+	// acquires, and the QP refuses it.
 	ep.number.Store(ep.ia.numbers.Add(1))
 	ep.feed(true)
 	ep.requests.clear()
@@ -285,7 +284,7 @@ func (ep *EP) Reset() error {
 	return nil
 }
 
-// settle moves what has completed so far from the CQs to the EVDs.
+// settle moves the completions that have arrived so far from the CQs to the EVDs.
 func (ep *EP) settle() {
 	ep.recvEVD.settle()
 	if ep.reqEVD != ep.recvEVD {
@@ -293,8 +292,8 @@ func (ep *EP) settle() {
 	}
 }
 
-// Free ends the connection abruptly, if there is one, and destroys the EP (dat_ep_free). Events of
-// its DTOs stay in the EVDs, those of DTOs that were outstanding too, as flushed; there is no
+// Free closes the connection abruptly, if there is one, and destroys the EP (dat_ep_free). The
+// events of its DTOs stay in the EVDs, including outstanding ones, which are flushed; there is no
 // further connection event. Free is idempotent.
 func (ep *EP) Free() error {
 	const call = "EP.Free"
@@ -322,8 +321,8 @@ func (ep *EP) Free() error {
 	return below(call, ResourceTEP, err)
 }
 
-// completed fills in the data of an event. quiet says that a success wakes nobody; visible is false
-// if there is no event.
+// completed fills in the data of an event. quiet reports that a successful DTO wakes no waiter;
+// visible is false if there is no event.
 func (ep *EP) completed(wc *verbs.WC, d *DTOCompletion) (quiet, visible bool) {
 	queue, recv := &ep.requests, wc.ID&idRecv != 0
 	if recv {

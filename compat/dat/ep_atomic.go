@@ -8,39 +8,39 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// atomicLen is the number of bytes of an atomic's target and of its result.
+// atomicLen is the number of bytes of an atomic's target and result.
 const atomicLen = 8
 
-// PostFetchAndAdd adds add to the 64-bit number at the beginning of remote
-// (dat_ib_post_fetch_and_add). The original value arrives at the beginning of local. Numbers are in
-// host order, which at the target is that of the peer. The target must be at a multiple of 8,
-// otherwise the error is [InvalidParameter]; both memories need 8 bytes, otherwise it is
-// [LengthError]. The completion is a DTOExtension. The completion flags are those of
-// [EP.PostRDMARead]; [EP.Support] says whether and how the operation is done.
+// PostFetchAndAdd adds add to the 64-bit number at the start of remote (dat_ib_post_fetch_and_add).
+// The original value is stored at the start of local. Numbers are in host byte order; at the
+// target, in the peer's. The target must be aligned to 8 bytes, otherwise the error is
+// [InvalidParameter]; both areas need at least 8 bytes, otherwise it is [LengthError]. The
+// completion is a DTOExtension. The completion flags are those of [EP.PostRDMARead]; [EP.Support]
+// reports whether and how the operation is performed.
 func (ep *EP) PostFetchAndAdd(add uint64, local LMRTriplet, cookie uint64, remote RMRTriplet,
 	flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, Add: add}
 	return ep.atomic("EP.PostFetchAndAdd", &wr, FetchAndAdd, local, cookie, remote, flags)
 }
 
-// PostCmpAndSwap stores swap in the 64-bit number at the beginning of remote if it equals compare
-// (dat_ib_post_cmp_and_swap). The rest is as with [EP.PostFetchAndAdd].
+// PostCmpAndSwap stores swap in the 64-bit number at the start of remote if that equals compare
+// (dat_ib_post_cmp_and_swap). Otherwise it is like [EP.PostFetchAndAdd].
 func (ep *EP) PostCmpAndSwap(compare, swap uint64, local LMRTriplet, cookie uint64, remote RMRTriplet,
 	flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, Compare: compare, Swap: swap}
 	return ep.atomic("EP.PostCmpAndSwap", &wr, CmpAndSwap, local, cookie, remote, flags)
 }
 
-// PostMaskedFetchAndAdd is PostFetchAndAdd on a word of several fields: a set bit in mask is the
-// most significant bit of a field, and the carry out of it is dropped (RFC 7306 section 5.1.1).
-// DAPL has no such call.
+// PostMaskedFetchAndAdd is like PostFetchAndAdd for a word of several fields: each set bit in mask
+// is the most significant bit of a field, and the carry out of it is dropped (RFC 7306 section
+// 5.1.1). DAPL has no such call.
 func (ep *EP) PostMaskedFetchAndAdd(add, mask uint64, local LMRTriplet, cookie uint64, remote RMRTriplet,
 	flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRMaskedAtomicFetchAndAdd, Add: add, AddMask: mask}
 	return ep.atomic("EP.PostMaskedFetchAndAdd", &wr, MaskedFetchAndAdd, local, cookie, remote, flags)
 }
 
-// PostMaskedCmpAndSwap compares the bits of compareMask, and if they are equal stores those of
+// PostMaskedCmpAndSwap compares the bits in compareMask and, if they are equal, stores those in
 // swapMask (RFC 7306 section 5.1.2). DAPL has no such call.
 func (ep *EP) PostMaskedCmpAndSwap(compare, compareMask, swap, swapMask uint64, local LMRTriplet, cookie uint64,
 	remote RMRTriplet, flags CompletionFlags) error {

@@ -18,23 +18,23 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// connection is one attempt of an EP to be connected, and what came of it. A goroutine serves it
-// from the call that begins it to its end.
+// connection is one attempt to connect an EP and the connection that results. One goroutine serves
+// it from the call that starts it until it has ended.
 type connection struct {
 	ep       *EP
 	ctx      context.Context // of the attempt; Disconnect and Free cancel it
 	cancel   context.CancelFunc
 	leaving  chan struct{} // closed by the first Disconnect
-	hurry    chan struct{} // closed by the first that is abrupt
-	over     chan struct{} // closed when nothing is left of it
-	graceful bool          // guarded by ep.mu, as what follows
+	hurry    chan struct{} // closed by the first abrupt one
+	over     chan struct{} // closed when the connection has ended completely
+	graceful bool          // guarded by ep.mu, as are the fields below
 	left     bool
 	hurried  bool
 	silent   bool // Free wants no event
 }
 
-// begin moves an EP from UNCONNECTED to pending and starts the goroutine. claim, if there is one,
-// may refuse it; connect makes the connection.
+// begin moves an EP from UNCONNECTED to pending and starts the goroutine. claim may be nil; if not,
+// its error cancels the call. connect establishes the connection.
 func (ep *EP) begin(call string, pending EPState, timeout time.Duration, claim func() error,
 	connect func(context.Context) (*cm.ID, error)) error {
 	ep.mu.Lock()
@@ -59,13 +59,13 @@ func (ep *EP) begin(call string, pending EPState, timeout time.Duration, claim f
 	return nil
 }
 
-// Connect asks the EP that a PSP with the qualifier connQual makes at address to connect
-// (dat_ep_connect). It returns at once; what comes of it is an event of the connection EVD, which
-// has the private data of the peer: ConnectionEstablished, or ConnectionPeerRejected,
-// ConnectionNonPeerRejected, ConnectionTimedOut or ConnectionUnreachable, after which the EP is
-// DISCONNECTED. timeout bounds the attempt, Infinite leaves it to the device.
+// Connect connects the EP to the PSP with the qualifier connQual at address (dat_ep_connect). It
+// returns immediately. The outcome is an event on the connection EVD with the peer's private data:
+// ConnectionEstablished, or ConnectionPeerRejected, ConnectionNonPeerRejected, ConnectionTimedOut
+// or ConnectionUnreachable, after which the EP is DISCONNECTED. timeout bounds the attempt; with
+// Infinite, the device decides.
 //
-// The EP must be UNCONNECTED. private has MaxPrivateData bytes at most; it is copied.
+// The EP must be UNCONNECTED. private is copied; it may have up to MaxPrivateData bytes.
 func (ep *EP) Connect(address netip.Addr, connQual uint64, timeout time.Duration, private []byte) error {
 	const call = "EP.Connect"
 	if err := ep.enter(call); err != nil {
@@ -90,7 +90,7 @@ func (ep *EP) Connect(address netip.Addr, connQual uint64, timeout time.Duration
 	})
 }
 
-// dial connects. librdmacm can choose a local port that is in use, which is no reason to give up.
+// dial connects. It retries when librdmacm chose a local port that is in use.
 func (ep *EP) dial(ctx context.Context, to string, param cm.ConnParam) (*cm.ID, error) {
 	const most = 8
 	for try := 1; ; try++ {
@@ -109,7 +109,7 @@ func (ep *EP) dial(ctx context.Context, to string, param cm.ConnParam) (*cm.ID, 
 	}
 }
 
-// usePort tells the QP, which is in INIT, over which port of the device it connects.
+// usePort sets the device port of the QP, which is in INIT.
 func (ep *EP) usePort(port int) error {
 	if port <= 1 {
 		return nil
@@ -118,19 +118,18 @@ func (ep *EP) usePort(port int) error {
 		verbs.QPAttrState|verbs.QPAttrPort)
 }
 
-// param are the parameters of this side of a connection.
+// param returns this side's connection parameters.
 func (ep *EP) param(private []byte) cm.ConnParam {
 	return cm.ConnParam{PrivateData: bytes.Clone(private), InitiatorDepth: ep.attr.MaxRDMAReadOut,
 		ResponderResources: ep.attr.MaxRDMAReadIn}
 }
 
-// Disconnect ends the connection (dat_ep_disconnect). It returns at once; the event is
-// ConnectionDisconnected, here and at the peer. CloseAbrupt flushes what is outstanding.
-// CloseGraceful first lets the requests complete that were posted before; requests that are posted
-// later are refused. A Disconnect that is abrupt ends the wait of one that is graceful.
+// Disconnect closes the connection (dat_ep_disconnect). It returns immediately; both sides get the
+// event ConnectionDisconnected. CloseAbrupt flushes outstanding DTOs. CloseGraceful lets earlier
+// requests complete first and refuses later ones. An abrupt Disconnect cuts a graceful one short.
 //
-// In the states ACTIVE_CONNECTION_PENDING and COMPLETION_PENDING the attempt is given up. In
-// DISCONNECTED nothing happens. In UNCONNECTED the error is [InvalidState].
+// In the states ACTIVE_CONNECTION_PENDING and COMPLETION_PENDING it cancels the attempt. In
+// DISCONNECTED it has no effect. In UNCONNECTED the error is [InvalidState].
 func (ep *EP) Disconnect(flags CloseFlags) error {
 	const call = "EP.Disconnect"
 	if err := ep.enter(call); err != nil {
@@ -153,7 +152,7 @@ func (ep *EP) Disconnect(flags CloseFlags) error {
 	return nil
 }
 
-// leave asks the goroutine of the connection to end it.
+// leave asks the connection's goroutine to close it.
 func (c *connection) leave(flags CloseFlags, silent bool) {
 	c.ep.mu.Lock()
 	defer c.ep.mu.Unlock()
@@ -196,17 +195,17 @@ func (c *connection) run(connect func(context.Context) (*cm.ID, error)) {
 		if graceful {
 			c.flushOut(id)
 		}
-		_ = id.Disconnect() // an error says that it has ended already
+		_ = id.Disconnect() // an error means that it has already ended
 	}
 	<-id.Done()
-	c.ep.settle() // some devices do not tell that a fault is the reason, but the DTO does
+	c.ep.settle() // some devices do not report that a fault is the reason, but the DTO does
 	reason := id.Err()
 	number := ConnectionBroken
 	if c.isLeft() || !c.ep.faulty.Load() && (errors.Is(reason, io.EOF) || errors.Is(reason, verbs.EndDisconnect)) {
 		number = ConnectionDisconnected
 	}
 	c.finish(number, nil, reason)
-	_ = id.Close() // what fails now concerns nobody
+	_ = id.Close() // no caller is left to receive this error
 }
 
 func (c *connection) isLeft() bool {
@@ -215,7 +214,7 @@ func (c *connection) isLeft() bool {
 	return c.left
 }
 
-// established tells of the connection, unless it is being given up.
+// established reports the connection to the program, unless it is being closed.
 func (c *connection) established(id *cm.ID) {
 	ep := c.ep
 	ep.mu.Lock()
@@ -231,7 +230,7 @@ func (c *connection) established(id *cm.ID) {
 	}
 }
 
-// finish makes the EP DISCONNECTED and tells why.
+// finish makes the EP DISCONNECTED and posts the event.
 func (c *connection) finish(number EventNumber, private []byte, reason error) {
 	ep := c.ep
 	ep.mu.Lock()
@@ -243,7 +242,7 @@ func (c *connection) finish(number EventNumber, private []byte, reason error) {
 	}
 }
 
-// why is the event for the error of an attempt.
+// why returns the event for the error of an attempt.
 func (c *connection) why(err error, active bool) EventNumber {
 	var peer *ibcompat.PeerError
 	switch {
@@ -267,7 +266,7 @@ func (c *connection) why(err error, active bool) EventNumber {
 	return ConnectionNonPeerRejected
 }
 
-// refusal is the private data of a refusal.
+// refusal returns the private data of a rejection.
 func refusal(err error) []byte {
 	var rejected *cm.RejectedError
 	if !errors.As(err, &rejected) {
@@ -276,8 +275,8 @@ func refusal(err error) []byte {
 	return bytes.Clone(rejected.PrivateData)
 }
 
-// flushOut waits until the requests have completed, the connection has ended, or an abrupt
-// Disconnect is called. The program need not take completions meanwhile: they are moved to its EVD.
+// flushOut waits until the requests have completed, the connection has ended, or Disconnect is
+// called abruptly. The program need not dequeue completions meanwhile: they are moved to its EVD.
 func (c *connection) flushOut(id *cm.ID) {
 	const least, most = 100 * time.Microsecond, 10 * time.Millisecond
 	timer := time.NewTimer(least)
@@ -305,8 +304,8 @@ func (c *connection) flushOut(id *cm.ID) {
 	}
 }
 
-// mark posts an RDMA Write of no bytes, whose completion tells of the suppressed requests before
-// it. A place in every queue is kept for it.
+// mark posts an RDMA Write of no bytes, whose completion also confirms the suppressed requests
+// before it. Every queue reserves a place for it.
 func (ep *EP) mark() error {
 	q := &ep.requests
 	q.mu.Lock()
@@ -316,5 +315,5 @@ func (ep *EP) mark() error {
 	return ep.postRequest("EP.Disconnect", &wr, record{op: DTORDMAWrite, marker: true})
 }
 
-// drainLimit bounds the wait of Free for the device.
+// drainLimit bounds how long Free waits for the device.
 const drainLimit = 30 * time.Second

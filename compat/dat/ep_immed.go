@@ -4,13 +4,13 @@ package dat
 
 import "github.com/goverbs/goverbs/verbs"
 
-// PostSendImmed sends a message with an immediate (dat_ep_post_send_immed of the proposal). The two
-// take one receive of the peer. The completion here is a DTOSendImmed, at the peer a
-// DTOReceiveImmed.
+// PostSendImmed sends a message with immediate data (dat_ep_post_send_immed of the proposal). Both
+// together consume one receive of the peer. The completion is a DTOSendImmed here and a
+// DTOReceiveImmed at the peer.
 //
-// Without DTOImmedFlag immed is not sent: the request is a PostSend and completes as one, here and
-// at the peer. Without DTOImmedConfirmFlag the request may complete before the peer has the message
-// (verbs.SendRelaxed).
+// Without DTOImmedFlag, immed is not sent: the request is a PostSend and completes as one, here and
+// at the peer. Without DTOImmedConfirmFlag, the request may complete before the peer has received
+// the message (verbs.SendRelaxed).
 func (ep *EP) PostSendImmed(iov []LMRTriplet, cookie uint64, immed uint32, dto DTOFlags, flags CompletionFlags) error {
 	const call = "EP.PostSendImmed"
 	wr, rec := verbs.SendWR{Opcode: verbs.WRSend}, record{cookie: cookie, op: DTOSend}
@@ -23,14 +23,14 @@ func (ep *EP) PostSendImmed(iov []LMRTriplet, cookie uint64, immed uint32, dto D
 	return ep.request(call, &wr, iov, rec, flags, allCompletion, InvalidArg7)
 }
 
-// PostWriteImmed writes into the peer's memory and then sends an immediate, which takes a receive
-// of the peer (dat_ep_post_write_immed of the proposal). The receive can be one of no bytes; the
-// data do not go there. The completion here is a DTORDMAWriteImmed, at the peer a
-// DTOReceiveRDMAImmed, which comes when the data are in its memory.
+// PostWriteImmed writes into the peer's memory and then sends immediate data, which consumes a
+// receive of the peer (dat_ep_post_write_immed of the proposal). That receive may be empty, as no
+// data is placed in it. The completion is a DTORDMAWriteImmed here and a DTOReceiveRDMAImmed at the
+// peer, which arrives once the data is in the peer's memory.
 //
-// Without DTOImmedFlag the request is a PostRDMAWrite and completes as one: the peer has no
-// completion. Without DTOImmedConfirmFlag the request may complete before the peer has the data
-// (verbs.SendRelaxed). The error is [LengthError] if remote has not room for all of iov.
+// Without DTOImmedFlag, the request is a PostRDMAWrite and completes as one: the peer gets no
+// completion. Without DTOImmedConfirmFlag, the request may complete before the peer has received
+// the data (verbs.SendRelaxed). The error is [LengthError] if iov is longer than remote.
 func (ep *EP) PostWriteImmed(iov []LMRTriplet, cookie uint64, remote RMRTriplet, immed uint32, dto DTOFlags,
 	flags CompletionFlags) error {
 	const call = "EP.PostWriteImmed"
@@ -48,7 +48,7 @@ func (ep *EP) PostWriteImmed(iov []LMRTriplet, cookie uint64, remote RMRTriplet,
 	return ep.request(call, &wr, iov, rec, flags, allowed, InvalidArg8)
 }
 
-// immediate checks the DTO flags, and sets what they say of confirmation.
+// immediate checks the DTO flags and applies the confirmation flag.
 func immediate(call string, wr *verbs.SendWR, dto DTOFlags, arg Subtype) error {
 	if dto&^(DTOImmedFlag|DTOImmedConfirmFlag) != 0 {
 		return argument(call, arg, "DTO flags %v", dto)
@@ -59,10 +59,10 @@ func immediate(call string, wr *verbs.SendWR, dto DTOFlags, arg Subtype) error {
 	return nil
 }
 
-// PostRecvImmed posts a receive for a message, with or without an immediate, or for the immediate
-// of an RDMA Write (dat_ep_post_recv_immed of the proposal). iov may be empty, for an immediate
-// alone. It completes as DTOReceive, DTOReceiveImmed or DTOReceiveRDMAImmed. States, errors and
-// flags are those of [EP.PostRecv].
+// PostRecvImmed posts a receive for a message, with or without immediate data, or for the immediate
+// data of an RDMA Write (dat_ep_post_recv_immed of the proposal). iov may be empty if only
+// immediate data is expected. It completes as DTOReceive, DTOReceiveImmed or DTOReceiveRDMAImmed.
+// States, errors and flags are those of [EP.PostRecv].
 func (ep *EP) PostRecvImmed(iov []LMRTriplet, cookie uint64, flags CompletionFlags) error {
 	return ep.receive("EP.PostRecvImmed", iov, cookie, flags)
 }

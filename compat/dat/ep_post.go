@@ -9,28 +9,28 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// idRecv is set in the IDs of receives. The bits above it have the place of the record, the upper
-// 32 the number of the EP.
+// idRecv is set in the IDs of receives. The bits above it contain the index of the record, the
+// upper 32 bits the number of the EP.
 const idRecv = 1
 
 // maxMessage is the largest message and the largest RDMA, in bytes.
 const maxMessage = 1 << 31
 
-// PostSend sends a message (dat_ep_post_send). The peer needs a receive for it that has room. No
-// post function keeps the slice; the memory belongs to the device until the DTO has completed. None
-// waits, and none allocates.
+// PostSend sends a message (dat_ep_post_send). The peer needs a receive that is large enough. Post
+// functions do not retain the slice; the memory belongs to the device until the DTO completes. They
+// neither block nor allocate.
 //
-// Requests are posted in the states CONNECTED and DISCONNECTED, in the latter to be flushed. The
-// error in other states is [InvalidState], and [InsufficientResources] if MaxRequestDTOs are
-// outstanding. The completion flags may be all but CompletionEVDThreshold; CompletionUnsignalled
-// only on EPs whose attributes have it, and not with CompletionSuppress.
+// Requests can be posted in the states CONNECTED and DISCONNECTED; in the latter they are flushed.
+// In other states the error is [InvalidState]; it is [InsufficientResources] if MaxRequestDTOs are
+// outstanding. All completion flags but CompletionEVDThreshold are allowed; CompletionUnsignalled
+// only on EPs whose attributes include it, and not together with CompletionSuppress.
 func (ep *EP) PostSend(iov []LMRTriplet, cookie uint64, flags CompletionFlags) error {
 	wr := verbs.SendWR{Opcode: verbs.WRSend}
 	return ep.request("EP.PostSend", &wr, iov, record{cookie: cookie, op: DTOSend}, flags, allCompletion, InvalidArg5)
 }
 
 // PostRDMAWrite writes into the peer's memory (dat_ep_post_rdma_write). The error is [LengthError]
-// if remote has not room for all of iov. CompletionSolicitedWait is refused: the peer has no
+// if iov is longer than remote. CompletionSolicitedWait is refused because the peer gets no
 // completion.
 func (ep *EP) PostRDMAWrite(iov []LMRTriplet, cookie uint64, remote RMRTriplet, flags CompletionFlags) error {
 	const call = "EP.PostRDMAWrite"
@@ -41,8 +41,8 @@ func (ep *EP) PostRDMAWrite(iov []LMRTriplet, cookie uint64, remote RMRTriplet, 
 	return ep.request(call, &wr, iov, record{cookie: cookie, op: DTORDMAWrite}, flags, oneSided, InvalidArg6)
 }
 
-// PostRDMARead reads all of remote into iov (dat_ep_post_rdma_read), which may be longer. The error
-// is [LengthError] if it is shorter. CompletionSolicitedWait is refused.
+// PostRDMARead reads all of remote into iov, which may be longer (dat_ep_post_rdma_read). The error
+// is [LengthError] if iov is shorter. CompletionSolicitedWait is refused.
 func (ep *EP) PostRDMARead(iov []LMRTriplet, cookie uint64, remote RMRTriplet, flags CompletionFlags) error {
 	const call = "EP.PostRDMARead"
 	if n := total(iov); n < uint64(remote.SegmentLength) {
@@ -53,10 +53,10 @@ func (ep *EP) PostRDMARead(iov []LMRTriplet, cookie uint64, remote RMRTriplet, f
 		oneSided, InvalidArg6)
 }
 
-// oneSided are the completion flags of requests of which the peer's program learns nothing.
+// oneSided are the completion flags of requests that do not notify the peer's program.
 const oneSided = allCompletion &^ CompletionSolicitedWait
 
-// request posts a request. allowed are the flags that it may have, arg is their argument.
+// request posts a request. allowed are the flags it may have; arg is the subtype for a wrong one.
 func (ep *EP) request(call string, wr *verbs.SendWR, iov []LMRTriplet, rec record, flags, allowed CompletionFlags,
 	arg Subtype) error {
 	if err := ep.enter(call); err != nil {
@@ -98,7 +98,7 @@ func (ep *EP) request(call string, wr *verbs.SendWR, iov []LMRTriplet, rec recor
 	return ep.postRequest(call, wr, rec)
 }
 
-// postRequest posts a request with the elements that are in sgl. The caller holds requests.mu.
+// postRequest posts a request with the elements in sgl. The caller holds requests.mu.
 func (ep *EP) postRequest(call string, wr *verbs.SendWR, rec record) error {
 	q := &ep.requests
 	wr.ID = uint64(ep.number.Load())<<32 | uint64(q.next())<<1
@@ -111,7 +111,7 @@ func (ep *EP) postRequest(call string, wr *verbs.SendWR, rec record) error {
 	return nil
 }
 
-// refused is the error of a post that the device refuses.
+// refused returns the error of a post that the device refused.
 func (ep *EP) refused(call string, err error) error {
 	if errors.Is(err, verbs.ErrState) {
 		return fault(call, InvalidState, ep.State().subtype(), err)
@@ -119,9 +119,9 @@ func (ep *EP) refused(call string, err error) error {
 	return below(call, ResourceTEP, err)
 }
 
-// elements puts segments into sgl: those of no bytes are left out, because their other fields may
-// be anything, and with cut what is beyond want bytes. It returns the number of bytes. The caller
-// holds mu.
+// elements converts segments to SGEs in sgl. It omits empty segments, because their other fields
+// are arbitrary, and with cut everything beyond want bytes. It returns the number of bytes. The
+// caller holds mu.
 func (r *records) elements(call string, iov []LMRTriplet, want uint64, cut bool) (uint32, error) {
 	r.sgl = r.sgl[:0]
 	var n uint64
@@ -151,7 +151,7 @@ func total(iov []LMRTriplet) (n uint64) {
 	return n
 }
 
-// fits returns an error if remote has not room for all of iov.
+// fits returns an error if iov is longer than remote.
 func fits(call string, iov []LMRTriplet, remote RMRTriplet) error {
 	if n := total(iov); n > uint64(remote.SegmentLength) {
 		return fault(call, LengthError, NoSubtype, fmt.Errorf("%d bytes into %d of the peer", n, remote.SegmentLength))
@@ -161,8 +161,8 @@ func fits(call string, iov []LMRTriplet, remote RMRTriplet) error {
 
 // PostRecv posts a receive for a message (dat_ep_post_recv), in any state. In DISCONNECTED it is
 // flushed. The error is [InsufficientResources] if MaxRecvDTOs are outstanding. The only completion
-// flag is CompletionUnsignalled, on EPs whose attributes have it. An immediate that comes to it is
-// in its completion too, as of [EP.PostRecvImmed].
+// flag is CompletionUnsignalled, on EPs whose attributes include it. If immediate data arrives, the
+// completion reports it too, as for [EP.PostRecvImmed].
 func (ep *EP) PostRecv(iov []LMRTriplet, cookie uint64, flags CompletionFlags) error {
 	return ep.receive("EP.PostRecv", iov, cookie, flags)
 }

@@ -11,46 +11,46 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// EVD is an event dispatcher: a queue of events of one or several kinds. Completions come from a
-// completion queue of its own; the events of a stream, such as the DTOs of one queue of one EP, are
-// in order, those of different streams are not. All methods may be called concurrently, but one
-// goroutine at a time is in [EVD.Wait], and meanwhile nobody dequeues.
+// EVD is an event dispatcher: a queue of events of one or several kinds. Completions come from its
+// own completion queue. Events of one stream, such as the DTOs of one queue of an EP, are in order;
+// events of different streams are not ordered. All methods may be called concurrently, but only one
+// goroutine at a time can be in [EVD.Wait], and Dequeue fails in the meantime.
 type EVD struct {
 	node  lifetime.Node
 	ia    *IA
 	flags EVDFlags
 	qlen  int
 	cq    *verbs.CQ // nil without EVDDTO
-	room  int       // completions that are taken out of cq at most
+	room  int       // maximum number of completions moved out of cq
 
-	mu         sync.Mutex // guards what follows
-	awake      sync.Cond  // the waiter has left cq, or may go back
+	mu         sync.Mutex // guards the fields below
+	awake      sync.Cond  // the waiter has left cq, or may return to it
 	events     eventQueue
-	others     int            // events that are no completions
-	loud       uint64         // events that wake a waiter, ever
+	others     int            // events other than completions
+	loud       uint64         // total number of events that wake a waiter
 	feeders    map[uint32]*EP // by the number in the IDs of their requests
-	solicited  int            // EPs whose receives wake a waiter only if the sender asks for it
+	solicited  int            // EPs whose receives wake a waiter only if the sender requests it
 	waiter     bool           // a goroutine is in Wait
-	asleep     bool           // it is in cq, and has completions in hand when it comes back
+	asleep     bool           // it waits on cq and may return with completions
 	interrupt  context.CancelFunc
-	settling   int // goroutines in settle, for which the waiter stays out of cq
+	settling   int // goroutines in settle, which keep the waiter out of cq
 	unwaitable bool
-	freed      bool  // Free has begun
-	broken     error // the CQ has failed, or lost completions
+	freed      bool  // Free was called
+	broken     error // the CQ failed or lost completions
 	batch      [16]verbs.WC
 }
 
 // EVDParam describes an EVD (DAT_EVD_PARAM).
 type EVDParam struct {
 	IA         *IA
-	QLen       int // events
+	QLen       int // maximum number of events
 	Flags      EVDFlags
 	Unwaitable bool
 }
 
-// CreateEVD makes an EVD for at least qlen events of the kinds in flags (dat_evd_create). One that
-// takes completions needs room for every DTO that can be outstanding on the EPs that feed it; see
-// doc.go for what happens if there is none.
+// CreateEVD creates an EVD for at least qlen events of the kinds in flags (dat_evd_create). If it
+// accepts completions, it needs room for every DTO that can be outstanding on the EPs that feed it.
+// The package comment describes what happens otherwise.
 func (ia *IA) CreateEVD(qlen int, flags EVDFlags) (*EVD, error) {
 	const call = "IA.CreateEVD"
 	if err := ia.enter(call); err != nil {
@@ -85,8 +85,8 @@ func (ia *IA) newEVD(call string, qlen int, flags EVDFlags, parent *lifetime.Nod
 	return e, nil
 }
 
-// markerRoom is the room of a CQ for the markers of graceful disconnects, one for each EP at a
-// time.
+// markerRoom is the space in a CQ for the markers of graceful disconnects, at most one per EP at
+// any time.
 const markerRoom = 16
 
 func (e *EVD) enter(call string) error {
@@ -107,9 +107,9 @@ func (e *EVD) Query() (EVDParam, error) {
 	return EVDParam{IA: e.ia, QLen: e.qlen, Flags: e.flags, Unwaitable: e.unwaitable}, nil
 }
 
-// Free destroys the EVD and the events in it (dat_evd_free), and ends a Wait with [Abort]. It is
+// Free destroys the EVD and the events in it (dat_evd_free); a pending Wait returns [Abort]. It is
 // idempotent. The error is [InvalidState] with [InvalidStateEVDInUse] while EPs or PSPs use it, and
-// with [InvalidStateEVDAsync] for the IA's own.
+// with [InvalidStateEVDAsync] for the IA's own EVD.
 func (e *EVD) Free() error {
 	const call = "EVD.Free"
 	if e == nil {
@@ -138,7 +138,7 @@ func (e *EVD) Free() error {
 	return below(call, NoSubtype, err)
 }
 
-// SetUnwaitable makes Wait fail, also one in progress, until ClearUnwaitable
+// SetUnwaitable makes Wait fail, including a pending one, until ClearUnwaitable
 // (dat_evd_set_unwaitable).
 func (e *EVD) SetUnwaitable() error { return e.setUnwaitable("EVD.SetUnwaitable", true) }
 
@@ -157,8 +157,9 @@ func (e *EVD) setUnwaitable(call string, is bool) error {
 	return nil
 }
 
-// Dequeue takes the oldest event (dat_evd_dequeue). The error is [QueueEmpty] if there is none, and
-// [InvalidState] with [InvalidStateEVDWaiter] while a goroutine waits. It allocates nothing.
+// Dequeue removes and returns the oldest event (dat_evd_dequeue). The error is [QueueEmpty] if
+// there is none, and [InvalidState] with [InvalidStateEVDWaiter] while a goroutine is in Wait. It
+// does not allocate.
 func (e *EVD) Dequeue() (Event, error) {
 	const call = "EVD.Dequeue"
 	if err := e.enter(call); err != nil {
@@ -184,7 +185,7 @@ func (e *EVD) Dequeue() (Event, error) {
 
 var errEmpty = fault("EVD.Dequeue", QueueEmpty, NoSubtype, nil)
 
-// take returns the oldest event. The caller holds mu.
+// take removes and returns the oldest event. The caller holds mu.
 func (e *EVD) take() Event {
 	ev := e.events.pop()
 	if ev.Number != DTOCompletionEvent {
@@ -194,8 +195,8 @@ func (e *EVD) take() Event {
 	return ev
 }
 
-// post adds an event that is no completion. If there is no room it is lost, of which the
-// asynchronous EVD tells.
+// post adds an event that is not a completion. If there is no room, the event is lost, and the
+// asynchronous EVD is notified.
 func (e *EVD) post(ev Event) (posted bool) {
 	e.mu.Lock()
 	if posted = e.others < e.qlen; posted {
@@ -212,7 +213,7 @@ func (e *EVD) post(ev Event) (posted bool) {
 	return posted
 }
 
-// kick wakes the waiter, which then looks again.
+// kick wakes the waiter, which then checks again.
 func (e *EVD) kick() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,10 +222,10 @@ func (e *EVD) kick() {
 	}
 }
 
-// collect moves completions from the CQ to the events. All of them wake a waiter, also on a
+// collect moves completions from the CQ to the events. All of them wake a waiter, even on a
 // solicited EVD: a completion does not say whether it is solicited, and WaitSolicited does not
-// return for one that is no longer in the CQ. The caller holds mu, and no waiter has completions in
-// hand.
+// return for one that has left the CQ. The caller holds mu, and no waiter may be holding
+// completions.
 func (e *EVD) collect() {
 	if e.cq == nil || e.asleep {
 		return
@@ -247,7 +248,8 @@ func (e *EVD) lost(err error) {
 	}
 }
 
-// settle moves what has completed so far to the events, also what a waiter has in hand.
+// settle moves the completions that have arrived so far to the events, including those that a
+// waiter holds.
 func (e *EVD) settle() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -261,13 +263,13 @@ func (e *EVD) settle() {
 	e.awake.Broadcast()
 }
 
-// completed makes events of completions. The caller holds mu.
+// completed converts completions to events. The caller holds mu.
 func (e *EVD) completed(wcs []verbs.WC) {
 	for i := range wcs {
 		wc := &wcs[i]
 		ep := e.feeders[uint32(wc.ID>>32)]
 		if ep == nil {
-			continue // of an EP that has been reset
+			continue // of an EP that was reset
 		}
 		ev := Event{Number: DTOCompletionEvent}
 		quiet, visible := ep.completed(wc, &ev.DTO)
@@ -281,7 +283,7 @@ func (e *EVD) completed(wcs []verbs.WC) {
 	}
 }
 
-// feed makes the completions of ep with a number events of this EVD, or no longer.
+// feed starts or stops delivering the completions of ep, identified by number, to this EVD.
 func (e *EVD) feed(number uint32, ep *EP, solicited bool, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -297,7 +299,7 @@ func (e *EVD) feed(number uint32, ep *EP, solicited bool, on bool) {
 	}
 }
 
-// eventQueue is a queue of events. Once it has grown it allocates nothing.
+// eventQueue is a FIFO of events. It allocates only to grow.
 type eventQueue struct {
 	ring    []Event
 	head, n int

@@ -15,14 +15,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// outcome is what a Wait has returned.
+// outcome is the result of a Wait.
 type outcome struct {
 	ev   dat.Event
 	more int
 	err  error
 }
 
-// waiter starts a Wait and returns when it sleeps, beside those that others have started.
+// waiter starts a Wait and returns once it sleeps, in addition to those started by others.
 func waiter(t *testing.T, ctx context.Context, e *dat.EVD, timeout time.Duration, threshold int,
 	others ...<-chan outcome) <-chan outcome {
 	t.Helper()
@@ -48,7 +48,7 @@ func result(t *testing.T, ch <-chan outcome) outcome {
 	}
 }
 
-// Wait returns when there are as many events as the threshold, and says how many are left.
+// Wait returns once there are as many events as the threshold, and reports how many are left.
 func TestThreshold(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
@@ -70,7 +70,7 @@ func TestThreshold(t *testing.T) {
 		require.Equal(t, uint64(0), o.ev.DTO.Cookie)
 		require.Equal(t, 2, o.more)
 
-		// What is there already ends a wait at once; those that are too few do not.
+		// Events that are already there end a wait immediately; too few do not.
 		ev, more, err := b.recv.Wait(t.Context(), dat.Infinite, 2)
 		require.NoError(t, err)
 		require.Equal(t, uint64(1), ev.DTO.Cookie)
@@ -88,7 +88,7 @@ func TestThreshold(t *testing.T) {
 	})
 }
 
-// What ends a Wait other than events, and what it refuses.
+// What ends a Wait besides events, and what Wait refuses.
 func TestWaitEnds(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a := newSide(t, dev, addr, options{})
@@ -170,7 +170,7 @@ func TestOneEVD(t *testing.T) {
 	})
 }
 
-// An EVD without room for a connection request refuses it, and the asynchronous EVD tells.
+// An EVD without room for a connection request rejects it, and the asynchronous EVD reports that.
 func TestNoRoomForRequest(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})
@@ -197,8 +197,8 @@ func TestNoRoomForRequest(t *testing.T) {
 	})
 }
 
-// More completions than an EVD has room for: it tells so, gives what it has, and then fails. The
-// connection is lost.
+// More completions than an EVD has room for: the overflow is reported, Wait returns the remaining
+// events and then fails. The connection is lost.
 func TestOverflow(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{MaxRecvDTOs: 1000}})

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Wait waits until the EVD has threshold events, and takes the oldest (dat_evd_wait). more is the
-// number of those that are left. It returns at once if there are so many already; otherwise only an
-// event that wakes a waiter ends the wait (see doc.go). timeout is the longest time to wait, 0 to
-// look only, Infinite for ever.
+// Wait waits until the EVD has threshold events, then removes and returns the oldest
+// (dat_evd_wait). more is the number of events left. Wait returns immediately if there are already
+// enough events; otherwise only an event that wakes a waiter ends the wait (see the package
+// comment). timeout is the maximum time to wait: 0 polls, Infinite waits forever.
 //
 // The error is [TimeoutExpired] after that time, with more = the number of events;
 // [InterruptedCall], which also Is ctx.Err(), when ctx is done; [Abort] when the EVD is freed;
@@ -74,7 +74,7 @@ func (e *EVD) Wait(ctx context.Context, timeout time.Duration, threshold int) (e
 	}
 }
 
-// sleep waits for a completion, a kick, or the end of ctx. The caller holds mu.
+// sleep waits for a completion, a kick, or ctx. The caller holds mu.
 func (e *EVD) sleep(ctx context.Context) {
 	nap, cancel := context.WithCancel(ctx)
 	e.interrupt = cancel

@@ -13,18 +13,18 @@ type EventNumber uint32
 const (
 	DTOCompletionEvent     EventNumber = 0x00001 // DAT_DTO_COMPLETION_EVENT: Event.DTO; atomics too
 	ConnectionRequestEvent EventNumber = 0x02001 // DAT_CONNECTION_REQUEST_EVENT: Event.CR
-	// DAT_CONNECTION_EVENT_ESTABLISHED: Event.Connection, as all that follow
+	// DAT_CONNECTION_EVENT_ESTABLISHED: Event.Connection, as for all that follow
 	ConnectionEstablished  EventNumber = 0x04001
 	ConnectionPeerRejected EventNumber = 0x04002 // DAT_CONNECTION_EVENT_PEER_REJECTED: by the peer's program
-	// DAT_CONNECTION_EVENT_NON_PEER_REJECTED: nobody listens, or the devices differ
+	// DAT_CONNECTION_EVENT_NON_PEER_REJECTED: no listener, or incompatible devices
 	ConnectionNonPeerRejected     EventNumber = 0x04003
 	ConnectionAcceptCompletionErr EventNumber = 0x04004 // DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR
 	ConnectionDisconnected        EventNumber = 0x04005 // DAT_CONNECTION_EVENT_DISCONNECTED: by either side
 	ConnectionBroken              EventNumber = 0x04006 // DAT_CONNECTION_EVENT_BROKEN: by a fault
 	ConnectionTimedOut            EventNumber = 0x04007 // DAT_CONNECTION_EVENT_TIMED_OUT
 	ConnectionUnreachable         EventNumber = 0x04008 // DAT_CONNECTION_EVENT_UNREACHABLE
-	AsyncEVDOverflow              EventNumber = 0x08001 // DAT_ASYNC_ERROR_EVD_OVERFLOW: Event.Async, as all that follow
-	AsyncIACatastrophic           EventNumber = 0x08002 // DAT_ASYNC_ERROR_IA_CATASTROPHIC: the device has failed
+	AsyncEVDOverflow              EventNumber = 0x08001 // DAT_ASYNC_ERROR_EVD_OVERFLOW: Event.Async, as for all that follow
+	AsyncIACatastrophic           EventNumber = 0x08002 // DAT_ASYNC_ERROR_IA_CATASTROPHIC: the device failed
 	AsyncEPBroken                 EventNumber = 0x08003 // DAT_ASYNC_ERROR_EP_BROKEN
 )
 
@@ -48,7 +48,8 @@ func (n EventNumber) String() string {
 	return fmt.Sprintf("event %#x", uint32(n))
 }
 
-// Event is what an EVD delivers (DAT_EVENT). The field that belongs to the number is set.
+// Event is an event delivered by an EVD (DAT_EVENT). Only the field that corresponds to Number is
+// set.
 type Event struct {
 	Number     EventNumber
 	EVD        *EVD
@@ -58,11 +59,11 @@ type Event struct {
 	Async      AsyncError
 }
 
-// CRArrival is the data of a connection request event (DAT_CR_ARRIVAL_EVENT_DATA). Private data are
+// CRArrival is the data of a connection request event (DAT_CR_ARRIVAL_EVENT_DATA). Private data is
 // never truncated.
 type CRArrival struct {
 	PSP       *PSP
-	LocalAddr net.Addr // to which the peer connects
+	LocalAddr net.Addr // the address that the peer connects to
 	ConnQual  uint64   // of the PSP
 	CR        *CR
 }
@@ -70,16 +71,16 @@ type CRArrival struct {
 // Connection is the data of a connection event (DAT_CONNECTION_EVENT_DATA).
 type Connection struct {
 	EP *EP
-	// PrivateData are those of the peer: of its acceptance or its refusal, and on the passive side
-	// those of its request. They belong to the program.
+	// PrivateData is the peer's private data: of its acceptance or rejection, or on the passive
+	// side of its request. It belongs to the program.
 	PrivateData []byte
-	Cause       error // why there is no connection, or not any more; nil if it was established
+	Cause       error // why there is no connection, or why it ended; nil if it was established
 }
 
-// AsyncError is the data of an asynchronous event (DAT_ASYNCH_ERROR_EVENT_DATA): the object
-// concerned is EVD, EP, or the IA if both are nil.
+// AsyncError is the data of an asynchronous event (DAT_ASYNCH_ERROR_EVENT_DATA). It concerns EVD or
+// EP, or the IA if both are nil.
 type AsyncError struct {
 	EVD   *EVD
 	EP    *EP
-	Cause error // if it is known
+	Cause error // if known
 }

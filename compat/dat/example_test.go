@@ -13,8 +13,7 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// One EP writes into the memory of another one and tells it so by an immediate. Both are in this
-// process.
+// One EP writes into another's memory and notifies it with an immediate. Both are in this process.
 func Example() {
 	nic, err := usiw.Register(usiw.Config{Name: "example0"})
 	check(err)

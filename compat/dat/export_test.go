@@ -4,10 +4,10 @@ package dat
 
 import "github.com/goverbs/goverbs/verbs"
 
-// StatusOf is the status of a completion below.
+// StatusOf converts the status of an underlying completion.
 var StatusOf = statusOf
 
-// LastFlags are those of the request that was posted last.
+// LastFlags returns the flags of the most recently posted request.
 func LastFlags(ep *EP) verbs.SendFlags {
 	ep.requests.mu.Lock()
 	defer ep.requests.mu.Unlock()

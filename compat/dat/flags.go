@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// CompletionFlags say how a DTO completes (DAT_COMPLETION_FLAGS). doc.go has what each means on the
-// devices.
+// CompletionFlags control how a DTO completes (DAT_COMPLETION_FLAGS). The package comment describes
+// what each means on the devices.
 type CompletionFlags uint32
 
 const (
-	CompletionDefault  CompletionFlags = 0x00 // DAT_COMPLETION_DEFAULT_FLAG: an event, which wakes a waiter
+	CompletionDefault  CompletionFlags = 0x00 // DAT_COMPLETION_DEFAULT_FLAG: an event that wakes a waiter
 	CompletionSuppress CompletionFlags = 0x01 // DAT_COMPLETION_SUPPRESS_FLAG: no event if it succeeds
-	// DAT_COMPLETION_SOLICITED_WAIT_FLAG: the sender says whose arrival wakes the receiver
+	// DAT_COMPLETION_SOLICITED_WAIT_FLAG: the sender decides which messages wake the receiver
 	CompletionSolicitedWait CompletionFlags = 0x02
-	// DAT_COMPLETION_UNSIGNALLED_FLAG: an event, which wakes nobody if it succeeds
+	// DAT_COMPLETION_UNSIGNALLED_FLAG: an event that wakes no waiter if the DTO succeeds
 	CompletionUnsignalled CompletionFlags = 0x04
 	// DAT_COMPLETION_BARRIER_FENCE_FLAG: wait for all earlier Reads and atomics
 	CompletionBarrierFence CompletionFlags = 0x08
-	// DAT_COMPLETION_EVD_THRESHOLD_FLAG: only of an EP's receives, and what they do anyway
+	// DAT_COMPLETION_EVD_THRESHOLD_FLAG: only for an EP's receives, where it is the default
 	CompletionEVDThreshold CompletionFlags = 0x10
 
 	allCompletion = CompletionSuppress | CompletionSolicitedWait | CompletionUnsignalled | CompletionBarrierFence
@@ -32,25 +32,25 @@ func (f CompletionFlags) String() string {
 	return names(uint32(f), "DEFAULT", "SUPPRESS", "SOLICITED_WAIT", "UNSIGNALLED", "BARRIER_FENCE", "EVD_THRESHOLD")
 }
 
-// DTOFlags say how an immediate is sent (DAT_DTO_FLAGS of the immediate data proposal).
+// DTOFlags control how immediate data is sent (DAT_DTO_FLAGS of the immediate data proposal).
 type DTOFlags uint32
 
 const (
-	DTOImmedFlag        DTOFlags = 0x1 // DAT_DTO_IMMED_FLAG: send the immediate, after the data and in order
-	DTOImmedConfirmFlag DTOFlags = 0x2 // DAT_DTO_IMMED_CONFIRM_FLAG: complete when the peer's receipt is confirmed
+	DTOImmedFlag        DTOFlags = 0x1 // DAT_DTO_IMMED_FLAG: send the immediate data, after the payload and in order
+	DTOImmedConfirmFlag DTOFlags = 0x2 // DAT_DTO_IMMED_CONFIRM_FLAG: complete once the peer's receipt is confirmed
 )
 
 // String lists the flags by the C names without DAT_DTO_.
 func (f DTOFlags) String() string { return names(uint32(f), "0", "IMMED", "IMMED_CONFIRM") }
 
-// EVDFlags are the kinds of events that an EVD takes (DAT_EVD_FLAGS).
+// EVDFlags are the kinds of events that an EVD accepts (DAT_EVD_FLAGS).
 type EVDFlags uint32
 
 const (
 	EVDCR         EVDFlags = 0x010 // DAT_EVD_CR_FLAG: connection requests
 	EVDDTO        EVDFlags = 0x020 // DAT_EVD_DTO_FLAG: completions
 	EVDConnection EVDFlags = 0x040 // DAT_EVD_CONNECTION_FLAG
-	EVDAsync      EVDFlags = 0x100 // DAT_EVD_ASYNC_FLAG: only of the EVD that Open makes
+	EVDAsync      EVDFlags = 0x100 // DAT_EVD_ASYNC_FLAG: only for the EVD that Open creates
 
 	allEVD = EVDCR | EVDDTO | EVDConnection
 )
@@ -60,17 +60,17 @@ func (f EVDFlags) String() string {
 	return names(uint32(f), "0", "SOFTWARE", "0x2", "0x4", "0x8", "CR", "DTO", "CONNECTION", "RMR_BIND", "ASYNC")
 }
 
-// MemPriv are the privileges of an LMR (DAT_MEM_PRIV_FLAGS).
+// MemPriv are the access privileges of an LMR (DAT_MEM_PRIV_FLAGS).
 type MemPriv uint32
 
 const (
 	MemPrivNone         MemPriv = 0x00 // DAT_MEM_PRIV_NONE_FLAG
-	MemPrivLocalRead    MemPriv = 0x01 // DAT_MEM_PRIV_LOCAL_READ_FLAG: always there
+	MemPrivLocalRead    MemPriv = 0x01 // DAT_MEM_PRIV_LOCAL_READ_FLAG: always granted
 	MemPrivRemoteRead   MemPriv = 0x02 // DAT_MEM_PRIV_REMOTE_READ_FLAG
 	MemPrivLocalWrite   MemPriv = 0x10 // DAT_MEM_PRIV_LOCAL_WRITE_FLAG
-	MemPrivRemoteWrite  MemPriv = 0x20 // DAT_MEM_PRIV_REMOTE_WRITE_FLAG: needs MemPrivLocalWrite
+	MemPrivRemoteWrite  MemPriv = 0x20 // DAT_MEM_PRIV_REMOTE_WRITE_FLAG: requires MemPrivLocalWrite
 	MemPrivAll          MemPriv = 0x33 // DAT_MEM_PRIV_ALL_FLAG: all of the above
-	MemPrivRemoteAtomic MemPriv = 0x40 // DAT_IB_MEM_PRIV_REMOTE_ATOMIC: needs MemPrivLocalWrite
+	MemPrivRemoteAtomic MemPriv = 0x40 // DAT_IB_MEM_PRIV_REMOTE_ATOMIC: requires MemPrivLocalWrite
 )
 
 // String lists the privileges by the C names without DAT_MEM_PRIV_.
@@ -79,25 +79,26 @@ func (p MemPriv) String() string {
 		"REMOTE_ATOMIC")
 }
 
-// VAType says how peers and segments address an LMR (DAT_VA_TYPE).
+// VAType determines how peers and segments address an LMR (DAT_VA_TYPE).
 type VAType uint32
 
 const (
-	VATypeVA VAType = 0 // DAT_VA_TYPE_VA: by the addresses of the memory
-	VATypeZB VAType = 1 // DAT_VA_TYPE_ZB: by offsets from its start
+	VATypeVA VAType = 0 // DAT_VA_TYPE_VA: by virtual address
+	VATypeZB VAType = 1 // DAT_VA_TYPE_ZB: by offset from the start
 )
 
-// CloseFlags say how an EP is disconnected or an IA closed (DAT_CLOSE_FLAGS).
+// CloseFlags control how an EP is disconnected or an IA closed (DAT_CLOSE_FLAGS).
 type CloseFlags uint32
 
 const (
-	// DAT_CLOSE_ABRUPT_FLAG, which is DAT_CLOSE_DEFAULT too: DTOs in progress are flushed
+	// DAT_CLOSE_ABRUPT_FLAG, also DAT_CLOSE_DEFAULT: DTOs in progress are flushed
 	CloseAbrupt CloseFlags = 0x00
-	// DAT_CLOSE_GRACEFUL_FLAG: the requests that are posted complete first
+	// DAT_CLOSE_GRACEFUL_FLAG: posted requests complete first
 	CloseGraceful CloseFlags = 0x01
 )
 
-// PSPFlags say who makes the EP of a connection (DAT_PSP_FLAGS).
+// PSPFlags determine whether the program or the provider creates the EP of a connection
+// (DAT_PSP_FLAGS).
 type PSPFlags uint32
 
 const (
@@ -105,14 +106,15 @@ const (
 	PSPProvider PSPFlags = 0x01 // DAT_PSP_PROVIDER_FLAG: not supported
 )
 
-// Infinite is the time-out of a call that waits as long as it takes (DAT_TIMEOUT_INFINITE).
+// Infinite disables the timeout of a call (DAT_TIMEOUT_INFINITE).
 const Infinite time.Duration = -1
 
-// MaxPrivateData is the number of bytes of private data that every connection can carry each way.
-// So many are always delivered, with zeros behind those that were sent.
+// MaxPrivateData is the number of bytes of private data that every connection can carry in each
+// direction. Exactly that many are delivered, padded with zeros.
 const MaxPrivateData = 48
 
-// names lists the names of the bits that are set: bits[i] is that of bit i, none that of 0.
+// names lists the names of the bits that are set. bits[i] is the name of bit i; none is the name of
+// 0.
 func names(v uint32, none string, bits ...string) string {
 	if v == 0 {
 		return none

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A suppressed DTO that succeeds makes no event; one that fails does.
+// A suppressed DTO that succeeds generates no event; one that fails does.
 func TestSuppress(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		const queue = 8
@@ -38,7 +38,7 @@ func TestSuppress(t *testing.T) {
 	})
 }
 
-// A solicited EVD wakes its waiter only for messages whose sender asks for it.
+// A solicited EVD wakes its waiter only for messages whose sender requests it.
 func TestSolicited(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{RecvCompletionFlags: dat.CompletionSolicitedWait}})
@@ -58,7 +58,8 @@ func TestSolicited(t *testing.T) {
 		_, _, err := b.recv.Wait(t.Context(), 0, 2)
 		require.ErrorIs(t, err, dat.InvalidStateEVDConfigSolicited)
 
-		// What Free of another EP moves to the EVD wakes too: its sender may have asked for it.
+		// Events that Free of another EP moves to the EVD also wake the waiter: their sender may
+		// have requested it.
 		ch = waiter(t, t.Context(), b.recv, dat.Infinite, 1)
 		require.NoError(t, a.ep.PostSend(a.segment(0, 8), 12, 0))
 		dto(t, a.requests, 11)
@@ -70,7 +71,7 @@ func TestSolicited(t *testing.T) {
 		require.NoError(t, o.err)
 		require.Equal(t, uint64(2), o.ev.DTO.Cookie)
 
-		// Without the EP the EVD is like others.
+		// Without the EP, the EVD behaves like others.
 		require.NoError(t, b.ep.PostRecv(nil, 4, 0))
 		require.NoError(t, b.ep.Free())
 		_, more, err := b.recv.Wait(t.Context(), patience, 2)
@@ -79,7 +80,8 @@ func TestSolicited(t *testing.T) {
 	})
 }
 
-// An unsignalled DTO makes an event that wakes nobody; the next one that does finds it there.
+// An unsignalled DTO generates an event that wakes no waiter; the next event that does finds it
+// there.
 func TestUnsignalled(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled,
@@ -102,14 +104,14 @@ func TestUnsignalled(t *testing.T) {
 
 		require.NoError(t, a.ep.PostRDMAWrite(nil, 13, b.remote(0, 0), dat.CompletionUnsignalled))
 		_, more, err := a.requests.Wait(t.Context(), patience/100, 1)
-		if err == nil { // it had completed before Wait looked
+		if err == nil { // it completed before Wait checked
 			require.Zero(t, more)
 		} else {
 			require.ErrorIs(t, err, dat.TimeoutExpired)
 			require.Equal(t, 1, more)
 			dto(t, a.requests, 13)
 		}
-		// One that fails wakes.
+		// A failed one wakes the waiter.
 		ch = waiter(t, t.Context(), a.requests, dat.Infinite, 1)
 		bad := b.remote(0, 8)
 		bad.RMRContext ^= 0x5555 << 8
@@ -120,7 +122,8 @@ func TestUnsignalled(t *testing.T) {
 	})
 }
 
-// What each completion flag is in the request below. PostSend and PostRDMAWrite always confirm.
+// How each completion flag maps to the underlying request. PostSend and PostRDMAWrite always
+// confirm.
 func TestFlagsBelow(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled}})
@@ -144,7 +147,7 @@ func TestFlagsBelow(t *testing.T) {
 	})
 }
 
-// Flags that a DTO or an EP cannot have.
+// Flags that are not allowed for a DTO or an EP.
 func TestFlagsRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
@@ -164,7 +167,7 @@ func TestFlagsRefused(t *testing.T) {
 		empty(t, a.requests)
 		require.Equal(t, dat.EPConnected, a.ep.State())
 
-		// An EP whose attributes allow an unsignalled DTO has none that is suppressed too.
+		// Even if the EP's attributes allow unsignalled DTOs, they cannot be suppressed too.
 		a, b = pair(t, dev, addr, options{attr: dat.EPAttr{RequestCompletionFlags: dat.CompletionUnsignalled}})
 		const neither = dat.CompletionSuppress | dat.CompletionUnsignalled
 		require.ErrorIs(t, a.ep.PostSend(nil, 1, neither), dat.InvalidArg5)
@@ -173,8 +176,8 @@ func TestFlagsRefused(t *testing.T) {
 	})
 }
 
-// A Read has as many bytes as the peer's memory that it names; segments of no bytes may be
-// anything; a fence holds a Write back.
+// A Read has the length of the peer's memory; the other fields of empty segments are ignored; a
+// fence delays a Write.
 func TestSegments(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{attr: dat.EPAttr{MaxRequestIOV: 3, MaxRecvIOV: 3}})
@@ -197,7 +200,7 @@ func TestSegments(t *testing.T) {
 		require.Equal(t, "245", string(b.bytes(310, 3)))
 		require.Equal(t, uint32(5), dto(t, a.requests, 4).TransferredLength)
 
-		// Together they are at most the largest message. Only their lengths are looked at.
+		// Together they may not exceed the largest message. Only their lengths are checked.
 		long := []dat.LMRTriplet{{SegmentLength: 1 << 31}, {SegmentLength: 1}}
 		require.ErrorIs(t, a.ep.PostSend(long, 5, 0), dat.LengthError)
 		require.ErrorIs(t, b.ep.PostRecv(long, 6, 0), dat.LengthError)

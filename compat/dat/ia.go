@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// IA is an interface adapter: an open device, and the root of every object that is made on it. All
+// IA is an interface adapter: an open device, and the root of all objects created on it. All
 // methods may be called concurrently.
 type IA struct {
 	node  lifetime.Node
@@ -23,21 +23,22 @@ type IA struct {
 	ctx   *verbs.Context
 	addr  netip.Addr
 	async *EVD
-	done  chan struct{} // closed when the goroutine has ended
+	done  chan struct{} // closed when the goroutine returns
 
-	numbers atomic.Uint32 // of EPs
+	numbers atomic.Uint32 // the last number given to an EP
 
-	mu  sync.Mutex // a leaf; guards what follows
+	mu  sync.Mutex // a leaf; guards the fields below
 	cqs map[*verbs.CQ]*EVD
 	qps map[*verbs.QP]*EP
 	lms map[uint32]*LMR // by context
 }
 
-// Config says how an IA is opened. The zero value is the default.
+// Config configures how an IA is opened. The zero value selects the defaults.
 type Config struct {
-	// Device is the device, instead of the one of the name; it is one of package ibcompat.
+	// Device is used instead of the device with the given name; it must be a device of package
+	// ibcompat.
 	Device *verbs.Device
-	// Addr is the address of the IA: its PSPs listen there (zero = on every address of the device).
+	// Addr is the address of the IA, where its PSPs listen (zero = every address of the device).
 	Addr netip.Addr
 	// AsyncQLen is the length of the queue of the asynchronous EVD (0 = 16).
 	AsyncQLen int
@@ -45,10 +46,11 @@ type Config struct {
 
 const defaultAsyncQLen = 16
 
-// Open opens the device of a name, "ib:usiw0" for example (dat_ia_open). "ib:" may be left out. A
-// user-space RNIC must have been registered by usiw.Register. Open makes the IA's asynchronous EVD,
-// which [IA.Query] returns. The caller closes the IA. The error is [ProviderNotFound] if there is
-// no such device, and [ModelNotSupported] if it cannot have the semantics of InfiniBand.
+// Open opens the device with the given name, for example "ib:usiw0" (dat_ia_open). The prefix "ib:"
+// is optional. A user-space RNIC must be registered first with usiw.Register. Open creates the IA's
+// asynchronous EVD, which [IA.Query] returns. The caller must close the IA. The error is
+// [ProviderNotFound] if there is no such device, and [ModelNotSupported] if it cannot provide
+// InfiniBand semantics.
 func Open(name string, cfg Config) (*IA, error) {
 	const call = "Open"
 	qlen := cfg.AsyncQLen
@@ -90,8 +92,8 @@ func (ia *IA) enter(call string) error {
 	return nil
 }
 
-// freeing begins to free an object that never has children: new calls fail, and those in progress
-// have returned. It reports false if that was done before.
+// freeing starts freeing an object that never has children: new calls fail, and pending ones have
+// returned when it does. It returns false if that was done before.
 func freeing(n *lifetime.Node) bool {
 	first, _ := n.BeginClose()
 	if first {
@@ -100,9 +102,9 @@ func freeing(n *lifetime.Node) bool {
 	return first
 }
 
-// Close closes the IA (dat_ia_close). CloseAbrupt closes everything that was made on it;
-// CloseGraceful is refused with [InvalidState] and [InvalidStateIAInUse] while anything is left. It
-// is idempotent.
+// Close closes the IA (dat_ia_close). CloseAbrupt closes everything created on it; CloseGraceful is
+// refused with [InvalidState] and [InvalidStateIAInUse] while any object is left. Close is
+// idempotent.
 func (ia *IA) Close(flags CloseFlags) error {
 	const call = "IA.Close"
 	if ia == nil {
@@ -113,7 +115,7 @@ func (ia *IA) Close(flags CloseFlags) error {
 	}
 	var errs []error
 	first, err := ia.node.BeginClose()
-	for err != nil && flags == CloseAbrupt { // what is made meanwhile is closed too
+	for err != nil && flags == CloseAbrupt { // also closes what is created in the meantime
 		if fault := ia.node.CloseChildren(); fault != nil {
 			return below(call, NoSubtype, fault)
 		}
@@ -133,13 +135,13 @@ func (ia *IA) Close(flags CloseFlags) error {
 	return below(call, NoSubtype, errors.Join(errs...))
 }
 
-// watch makes events of what happens to the device.
+// watch converts asynchronous device events to events of the EVD.
 func (ia *IA) watch() {
 	defer close(ia.done)
 	for {
 		ev, err := ia.ctx.WaitEvent(context.Background())
 		if err != nil {
-			return // the context has been closed
+			return // the context was closed
 		}
 		switch ev.Type {
 		case verbs.EventCQErr:
@@ -157,7 +159,7 @@ func (ia *IA) watch() {
 	}
 }
 
-// asyncError adds an event to the asynchronous EVD. If there is no room, it is lost.
+// asyncError adds an event to the asynchronous EVD. If there is no room, the event is lost.
 func (ia *IA) asyncError(ev Event) {
 	e := ia.async
 	if ev.Async.EVD == e {

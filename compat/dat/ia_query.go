@@ -11,15 +11,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// IAAttr are the attributes of an IA (DAT_IA_ATTR). The device may have less than these maxima
-// left.
+// IAAttr are the attributes of an IA (DAT_IA_ATTR). The limits are maxima; less may be available.
 type IAAttr struct {
-	AdapterName           string     // of the device, "ib:usiw0" for example
-	Addr                  netip.Addr // as it was opened with; zero = all of the device
+	AdapterName           string     // of the device, for example "ib:usiw0"
+	Addr                  netip.Addr // as passed to Open; zero = all addresses of the device
 	MaxEPs                int
 	MaxDTOPerEP           int // outstanding in each direction
-	MaxRDMAReadPerEPIn    int // Reads and atomics in progress, of the peer
-	MaxRDMAReadPerEPOut   int // and of this side
+	MaxRDMAReadPerEPIn    int // outstanding Reads and atomics of the peer
+	MaxRDMAReadPerEPOut   int // outstanding Reads and atomics of this side
 	MaxEVDs               int
 	MaxEVDQLen            int
 	MaxIOVSegmentsPerDTO  int
@@ -40,22 +39,22 @@ type ProviderAttr struct {
 	MaxPrivateDataSize       int  // bytes
 	PSPCreatesEP             bool // false: PSPProvider is not supported
 	SRQSupported             bool
-	LMRSyncRequired          bool // false: the sync calls need not be called
+	LMRSyncRequired          bool // false: the sync calls are not required
 	OptimalBufferAlignment   int  // bytes
-	// Operations say of each extended operation whether the device has it, and how it is done. Over
-	// iWARP how it is done also depends on the peer: EP.Support says it of a connection.
+	// Operations lists for each extended operation whether and how the device performs it. Over
+	// iWARP, how it is performed also depends on the peer: EP.Support reports it for a connection.
 	Operations []OperationAttr
 }
 
-// OperationAttr says whether and how an operation is done. DAPL has a named attribute for three of
-// them, which is always TRUE.
+// OperationAttr describes whether and how an operation is performed. DAPL has a named attribute for
+// three of them, which is always TRUE.
 type OperationAttr struct {
-	Name    string // DAPL's, for example "DAT_IB_FETCH_AND_ADD"; our own names begin with "DAT_"
+	Name    string // DAPL's name, for example "DAT_IB_FETCH_AND_ADD"; names not in DAPL begin with "DAT_"
 	Op      verbs.Op
 	Support ext.Support // ext.None: posting it fails with ModelNotSupported
 }
 
-// extended are the operations of the extensions.
+// extended lists the operations of the extensions.
 var extended = []OperationAttr{
 	{Name: "DAT_IB_FETCH_AND_ADD", Op: verbs.OpFetchAdd},
 	{Name: "DAT_IB_CMP_AND_SWAP", Op: verbs.OpCmpSwap},
@@ -94,7 +93,7 @@ func (ia *IA) Query() (async *EVD, attr IAAttr, provider ProviderAttr, err error
 	return ia.async, attr, provider, nil
 }
 
-// zeroBased asks the device by an example.
+// zeroBased finds out by trying.
 func (ia *IA) zeroBased() bool {
 	pd, err := ia.ctx.AllocPD()
 	if err != nil {
@@ -107,6 +106,6 @@ func (ia *IA) zeroBased() bool {
 // optimalAlignment is the size of a cache line.
 const optimalAlignment = 64
 
-// Support returns how the EP does an operation, and why, as ibcompat.Support: on a connection over
-// iWARP it depends on the peer.
+// Support returns how the EP performs an operation, and why, like ibcompat.Support: on a connection
+// over iWARP it depends on the peer.
 func (ep *EP) Support(op verbs.Op) (ext.Support, string) { return ibcompat.Support(ep.qp, op) }

@@ -14,7 +14,7 @@ import (
 )
 
 // The event tables of the immediate data proposal: how each call completes here and at the peer,
-// for each kind of receive, with no bytes, a short and a long message.
+// for each kind of receive, with an empty, a short and a long message.
 func TestEventTables(t *testing.T) {
 	const both = dat.DTOImmedFlag | dat.DTOImmedConfirmFlag
 	rows := []struct {
@@ -36,7 +36,7 @@ func TestEventTables(t *testing.T) {
 		{"3.1.2 write without immediate, confirmed", true, dat.DTOImmedConfirmFlag, dat.DTORDMAWrite, dat.DTOInvalid,
 			7306},
 	}
-	receives := []struct { // 3.1.3, and a plain receive, to which the same comes
+	receives := []struct { // 3.1.3, and a plain receive, which gets the same
 		name string
 		room int
 		post func(s *side, iov []dat.LMRTriplet, cookie uint64) error
@@ -52,7 +52,7 @@ func TestEventTables(t *testing.T) {
 				0)
 		}},
 	}
-	const there = 30000 // where messages arrive; Writes go to the beginning
+	const there = 30000 // where messages arrive; Writes go to the start
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
 		cookie := uint64(100)
@@ -108,7 +108,7 @@ func TestEventTables(t *testing.T) {
 	})
 }
 
-// What the calls of the proposal refuse: nothing is sent, and the connection lives on.
+// Calls of the proposal that are refused: nothing is sent, and the connection survives.
 func TestImmedRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
@@ -128,7 +128,7 @@ func TestImmedRefused(t *testing.T) {
 	})
 }
 
-// A message with an immediate that is longer than its receive fails on both sides.
+// A message with immediate data that is longer than its receive fails on both sides.
 func TestImmedTooLong(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})

@@ -21,11 +21,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// asPeer is the variable with which the test binary is a program that connects and then waits to be
+// asPeer is the variable that makes the test binary a program that connects and then waits to be
 // killed: "DEVICE ADDRESS QUALIFIER".
 const asPeer = "GOVERBS_TEST_DAT_PEER"
 
-// peer is that program. It returns if it could not connect.
+// peer runs that program. It returns if it could not connect.
 func peer(where string) error {
 	words := strings.Fields(where)
 	if strings.HasPrefix(words[0], ibcompat.Prefix+"usiw") {
@@ -68,8 +68,8 @@ func peer(where string) error {
 	}
 }
 
-// TestPeerKilled: the peer is killed while a message waits for a receive. Each DTO that is
-// outstanding has its event, the connection ends, and the EP connects again.
+// TestPeerKilled: the peer is killed while a message waits for a receive. Each outstanding DTO has
+// its event, the connection ends, and the EP can connect again.
 func TestPeerKilled(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})

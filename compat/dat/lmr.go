@@ -10,18 +10,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// LMRTriplet is a segment of local memory (DAT_LMR_TRIPLET). Of a segment of no bytes the other
-// fields may be anything.
+// LMRTriplet is a segment of local memory (DAT_LMR_TRIPLET). If it is empty, its other fields are
+// ignored.
 type LMRTriplet struct {
 	VirtualAddress uint64
 	SegmentLength  uint32 // bytes
 	LMRContext     uint32 // of the LMR
 }
 
-// RMRTriplet is memory of the peer (DAT_RMR_TRIPLET). The peer makes it of an LMR by [LMR.Remote],
-// and sends it.
+// RMRTriplet is memory of the peer (DAT_RMR_TRIPLET). The peer creates it from an LMR with
+// [LMR.Remote] and sends it to this side.
 type RMRTriplet struct {
-	VirtualAddress uint64 // in the peer's addresses
+	VirtualAddress uint64 // in the peer's address space
 	SegmentLength  uint32 // bytes
 	RMRContext     uint32 // of the peer's LMR
 }
@@ -50,15 +50,14 @@ type LMRParam struct {
 
 // CreateLMR registers memory of the program (dat_lmr_create with DAT_MEM_TYPE_VIRTUAL), which stays
 // in place until Free. It may be Go memory without pointers. The error is [InvalidParameter] for
-// privileges that no device has without MemPrivLocalWrite.
+// privileges that require MemPrivLocalWrite without it.
 func (pz *PZ) CreateLMR(mem []byte, priv MemPriv, va VAType) (*LMR, error) {
 	return pz.newLMR("PZ.CreateLMR", priv, va,
 		func(access verbs.AccessFlags) (*verbs.MR, error) { return pz.pd.RegMR(mem, access) })
 }
 
-// AllocLMR registers n bytes of new memory outside of the Go heap, zeroed and at the beginning of a
-// page. Free also frees the memory. DAT has no such call; of all memory this is the one that suits
-// a device best.
+// AllocLMR registers n bytes of new, zeroed and page-aligned memory outside the Go heap. Free also
+// frees the memory. DAT has no such call; this memory suits devices best.
 func (pz *PZ) AllocLMR(n int, priv MemPriv) (*LMR, error) {
 	return pz.newLMR("PZ.AllocLMR", priv, VATypeVA,
 		func(access verbs.AccessFlags) (*verbs.MR, error) { return pz.pd.AllocMR(n, access) })
@@ -113,14 +112,14 @@ func (l *LMR) Query() (LMRParam, error) {
 		RMRContext: l.mr.RKey(), RegisteredSize: uint64(l.mr.Len()), RegisteredAddress: l.mr.Addr()}, nil
 }
 
-// Bytes returns the memory. That of AllocLMR must not be touched after Free.
+// Bytes returns the memory. If it was allocated with AllocLMR, it must not be accessed after Free.
 func (l *LMR) Bytes() []byte { return l.mr.Bytes() }
 
-// MR returns the region below, which belongs to the LMR: for [verbs.MR.Word], for example.
+// MR returns the underlying region, which belongs to the LMR, for example for [verbs.MR.Word].
 func (l *LMR) MR() *verbs.MR { return l.mr }
 
-// Segment returns n bytes from offset off as a segment of a DTO. The error is [InvalidParameter] if
-// they are not all inside.
+// Segment returns n bytes starting at offset off as a segment of a DTO. The error is
+// [InvalidParameter] if they are not all inside the LMR.
 func (l *LMR) Segment(off, n int) (LMRTriplet, error) {
 	sge, err := l.mr.SGE(off, n)
 	if err != nil {
@@ -129,14 +128,15 @@ func (l *LMR) Segment(off, n int) (LMRTriplet, error) {
 	return LMRTriplet{VirtualAddress: sge.Addr, SegmentLength: sge.Length, LMRContext: sge.LKey}, nil
 }
 
-// Remote returns n bytes from offset off as a peer names them. The error is as of Segment.
+// Remote returns n bytes starting at offset off in the form that a peer uses. The error is that of
+// Segment.
 func (l *LMR) Remote(off, n int) (RMRTriplet, error) {
 	s, err := l.Segment(off, n)
 	return RMRTriplet{VirtualAddress: s.VirtualAddress, SegmentLength: s.SegmentLength, RMRContext: l.mr.RKey()}, err
 }
 
-// Free deregisters the memory (dat_lmr_free). When it returns nobody accesses it any more. It is
-// idempotent.
+// Free deregisters the memory (dat_lmr_free). After it returns, neither the device nor a peer
+// accesses the memory. It is idempotent.
 func (l *LMR) Free() error {
 	const call = "LMR.Free"
 	if l == nil {
@@ -154,13 +154,13 @@ func (l *LMR) Free() error {
 	return below(call, NoSubtype, err)
 }
 
-// SyncRDMARead makes what the program has written into local memory visible to RDMA Reads of the
-// peer (dat_lmr_sync_rdma_read). Memory is coherent on every device here
+// SyncRDMARead makes local memory written by the program visible to RDMA Reads of the peer
+// (dat_lmr_sync_rdma_read). Memory is coherent on every supported device
 // (ProviderAttr.LMRSyncRequired), so it only checks the segments: the error is [InvalidParameter]
 // for one that is not inside an LMR of the IA.
 func (ia *IA) SyncRDMARead(segments []LMRTriplet) error { return ia.sync("IA.SyncRDMARead", segments) }
 
-// SyncRDMAWrite makes what the peer has written by RDMA visible to the program
+// SyncRDMAWrite makes data that the peer wrote by RDMA visible to the program
 // (dat_lmr_sync_rdma_write); see SyncRDMARead.
 func (ia *IA) SyncRDMAWrite(segments []LMRTriplet) error {
 	return ia.sync("IA.SyncRDMAWrite", segments)

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PSP is a public service point: it makes an event of each connection request for its qualifier,
+// PSP is a public service point: it delivers an event for each connection request to its qualifier,
 // which is a port. All methods may be called concurrently.
 type PSP struct {
 	node lifetime.Node
@@ -25,7 +25,7 @@ type PSP struct {
 	evd  *EVD
 	ln   *cm.Listener
 	qual uint64
-	done chan struct{} // closed when the goroutine has ended
+	done chan struct{} // closed when the goroutine returns
 }
 
 // PSPParam describes a PSP (DAT_PSP_PARAM).
@@ -36,10 +36,10 @@ type PSPParam struct {
 	Flags    PSPFlags
 }
 
-// CreatePSP listens on the port connQual of the IA's address (dat_psp_create), or on any free one
-// if it is 0 (dat_psp_create_any), of which Query tells. Requests are events of evd, which takes
-// connection requests; one for which evd has no room is refused. The error is [ConnQualInUse] if
-// the port is taken, and [ModelNotSupported] for PSPProvider.
+// CreatePSP listens on the port connQual of the IA's address (dat_psp_create), or on any free port
+// if it is 0 (dat_psp_create_any), which Query returns. Requests are delivered as events to evd,
+// which must accept connection requests; if evd has no room, the request is rejected. The error is
+// [ConnQualInUse] if the port is in use, and [ModelNotSupported] for PSPProvider.
 func (ia *IA) CreatePSP(connQual uint64, evd *EVD, flags PSPFlags) (*PSP, error) {
 	const call = "IA.CreatePSP"
 	if err := ia.enter(call); err != nil {
@@ -79,19 +79,19 @@ func (ia *IA) CreatePSP(connQual uint64, evd *EVD, flags PSPFlags) (*PSP, error)
 	return p, nil
 }
 
-// acceptPause is the time between two attempts to accept a request.
+// acceptPause is the delay after an error before the next attempt to accept a request.
 const acceptPause = 10 * time.Millisecond
 
-// serve makes events of requests until the listener is closed.
+// serve converts requests to events until the listener is closed.
 func (p *PSP) serve() {
 	defer close(p.done)
 	for {
 		req, err := p.ln.Accept(context.Background())
 		if errors.Is(err, verbs.ErrClosed) {
-			return // Free, or the end of the device, of which the IA tells
+			return // Free, or the device is gone, which the IA reports
 		}
 		if err != nil {
-			time.Sleep(acceptPause) // the system lacks descriptors
+			time.Sleep(acceptPause) // out of descriptors
 			continue
 		}
 		cr, err := p.ia.newCR(req)
@@ -115,8 +115,8 @@ func (p *PSP) Query() (PSPParam, error) {
 	return PSPParam{IA: p.ia, ConnQual: p.qual, EVD: p.evd, Flags: PSPConsumer}, nil
 }
 
-// Free ends the listening (dat_psp_free). Requests whose events have come can still be answered. It
-// is idempotent.
+// Free stops listening (dat_psp_free). Requests whose events were delivered can still be answered.
+// It is idempotent.
 func (p *PSP) Free() error {
 	const call = "PSP.Free"
 	if p == nil {

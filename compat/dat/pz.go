@@ -9,15 +9,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PZ is a protection zone: the DTOs of an EP can use only memory of its own zone, here and at the
-// peer. All methods may be called concurrently.
+// PZ is a protection zone: the DTOs of an EP can access only memory of its own zone, here and at
+// the peer. All methods may be called concurrently.
 type PZ struct {
 	node lifetime.Node
 	ia   *IA
 	pd   *verbs.PD
 }
 
-// CreatePZ makes a protection zone (dat_pz_create).
+// CreatePZ creates a protection zone (dat_pz_create).
 func (ia *IA) CreatePZ() (*PZ, error) {
 	const call = "IA.CreatePZ"
 	if err := ia.enter(call); err != nil {

@@ -8,25 +8,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// record is what is remembered of a DTO until it has completed.
+// record tracks a DTO until it completes.
 type record struct {
 	cookie   uint64
 	length   uint32 // bytes, of a request
 	op       DTO
 	ext      Extension
-	quiet    bool // its success wakes nobody (CompletionUnsignalled)
-	suppress bool // its success makes no completion
-	marker   bool // our own: the program sees nothing of it
+	quiet    bool // success wakes no waiter (CompletionUnsignalled)
+	suppress bool // success generates no completion
+	marker   bool // posted by this package, invisible to the program
 }
 
-// records are those of one queue of an EP, in the order of posting: a ring. A success says that
-// everything before it has succeeded too, of which suppressed DTOs are told by nothing else.
+// records is a ring of the records of one queue of an EP, in posting order. A successful completion
+// implies that everything before it succeeded too; for suppressed DTOs this is the only
+// confirmation.
 type records struct {
-	mu      sync.Mutex // held during the post too: the ring has the order of the queue
+	mu      sync.Mutex // also held during the post, so that the ring has the order of the queue
 	ring    []record
 	head, n int
-	room    int         // for the program's; one more place is for the marker
-	sgl     []verbs.SGE // scratch of a post
+	room    int         // places for the program; the marker has one more
+	sgl     []verbs.SGE // scratch space for a post
 	sends   [1]verbs.SendWR
 	recvs   [1]verbs.RecvWR
 }
@@ -35,10 +36,11 @@ func (r *records) init(room, segments int) {
 	r.ring, r.room, r.sgl = make([]record, room+1), room, make([]verbs.SGE, 0, segments)
 }
 
-// full reports whether the program's places are taken. The caller holds mu.
+// full reports whether the program's places are all occupied. The caller holds mu.
 func (r *records) full() bool { return r.n >= r.room }
 
-// next is the place of the next record. The caller holds mu, and calls push when the DTO is posted.
+// next returns the index of the next record. The caller holds mu, and calls push once the DTO is
+// posted.
 func (r *records) next() int { return (r.head + r.n) % len(r.ring) }
 
 func (r *records) push(rec record) {
@@ -46,7 +48,7 @@ func (r *records) push(rec record) {
 	r.n++
 }
 
-// complete takes the record at a place, and those before it. It reports false if there is none.
+// complete removes the record at an index and those before it. It returns false if there is none.
 func (r *records) complete(place int) (record, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +69,7 @@ func (r *records) idle() bool {
 	return r.n == 0
 }
 
-// silent reports whether the newest record is of a DTO whose success nothing tells.
+// silent reports whether the newest record is of a suppressed DTO.
 func (r *records) silent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

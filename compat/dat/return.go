@@ -12,21 +12,21 @@ import (
 )
 
 // Return is the type of a DAT return code (DAT_RETURN_TYPE), with the numbers of dat_error.h. It is
-// an error, to compare with: errors.Is(err, dat.QueueEmpty).
+// an error to compare with: errors.Is(err, dat.QueueEmpty).
 type Return uint32
 
 const (
 	Success       Return = 0x00000000 // DAT_SUCCESS; a Go call returns nil
 	Abort         Return = 0x00010000 // DAT_ABORT: the EVD was freed during the call
 	ConnQualInUse Return = 0x00020000 // DAT_CONN_QUAL_IN_USE
-	// DAT_INSUFFICIENT_RESOURCES: a limit of the device, or a full queue of the EP
+	// DAT_INSUFFICIENT_RESOURCES: a device limit, or a full queue of the EP
 	InsufficientResources Return = 0x00030000
 	InternalError         Return = 0x00040000 // DAT_INTERNAL_ERROR
 	InvalidHandle         Return = 0x00050000 // DAT_INVALID_HANDLE: freed, missing, or of another IA
 	InvalidParameter      Return = 0x00060000 // DAT_INVALID_PARAMETER
 	InvalidState          Return = 0x00070000 // DAT_INVALID_STATE: the subtype says which
-	LengthError           Return = 0x00080000 // DAT_LENGTH_ERROR: one memory is too small for the other
-	ModelNotSupported     Return = 0x00090000 // DAT_MODEL_NOT_SUPPORTED: the device lacks what was asked for
+	LengthError           Return = 0x00080000 // DAT_LENGTH_ERROR: one memory area is too small for the other
+	ModelNotSupported     Return = 0x00090000 // DAT_MODEL_NOT_SUPPORTED: the device lacks the requested feature
 	ProviderNotFound      Return = 0x000A0000 // DAT_PROVIDER_NOT_FOUND
 	PrivilegesViolation   Return = 0x000B0000 // DAT_PRIVILEGES_VIOLATION
 	ProtectionViolation   Return = 0x000C0000 // DAT_PROTECTION_VIOLATION
@@ -34,7 +34,7 @@ const (
 	QueueFull             Return = 0x000E0000 // DAT_QUEUE_FULL
 	TimeoutExpired        Return = 0x000F0000 // DAT_TIMEOUT_EXPIRED
 	InvalidAddress        Return = 0x00120000 // DAT_INVALID_ADDRESS
-	InterruptedCall       Return = 0x00130000 // DAT_INTERRUPTED_CALL: the context of the call is done
+	InterruptedCall       Return = 0x00130000 // DAT_INTERRUPTED_CALL: the call's context is done
 	ConnQualUnavailable   Return = 0x00140000 // DAT_CONN_QUAL_UNAVAILABLE
 	NotImplemented        Return = 0x3FFF0000 // DAT_NOT_IMPLEMENTED
 )
@@ -60,8 +60,8 @@ func (r Return) Error() string {
 	return fmt.Sprintf("DAT return type %#x", uint32(r))
 }
 
-// Subtype is the subtype of a return code (DAT_RETURN_SUBTYPE), with the numbers of dat_error.h. It
-// is an error, to compare with, as [Return] is.
+// Subtype is the subtype of a return code (DAT_RETURN_SUBTYPE), with the numbers of dat_error.h.
+// Like [Return], it is an error to compare with.
 type Subtype uint16
 
 const (
@@ -80,15 +80,15 @@ const (
 	InvalidHandleLMR        Subtype = 13 // DAT_INVALID_HANDLE_LMR
 	InvalidHandlePZ         Subtype = 15 // DAT_INVALID_HANDLE_PZ
 	InvalidHandlePSP        Subtype = 16 // DAT_INVALID_HANDLE_PSP
-	InvalidHandleCR         Subtype = 18 // DAT_INVALID_HANDLE_CR: also one that has been answered
-	InvalidHandleEVDCR      Subtype = 20 // DAT_INVALID_HANDLE_EVD_CR: the EVD takes no connection requests
+	InvalidHandleCR         Subtype = 18 // DAT_INVALID_HANDLE_CR: also one that was answered
+	InvalidHandleEVDCR      Subtype = 20 // DAT_INVALID_HANDLE_EVD_CR: the EVD accepts no connection requests
 	InvalidHandleEVDRequest Subtype = 21 // DAT_INVALID_HANDLE_EVD_REQUEST
 	InvalidHandleEVDRecv    Subtype = 22 // DAT_INVALID_HANDLE_EVD_RECV
 	InvalidHandleEVDConn    Subtype = 23 // DAT_INVALID_HANDLE_EVD_CONN
 	InvalidHandleEVDAsync   Subtype = 24 // DAT_INVALID_HANDLE_EVD_ASYNC
-	InvalidHandle1          Subtype = 27 // DAT_INVALID_HANDLE1: the object of the call
+	InvalidHandle1          Subtype = 27 // DAT_INVALID_HANDLE1: the receiver of the call
 
-	InvalidArg1 Subtype = 37 // DAT_INVALID_ARG1: arguments are counted as those of the C function
+	InvalidArg1 Subtype = 37 // DAT_INVALID_ARG1: arguments are numbered as in the C function
 	InvalidArg2 Subtype = 38 // DAT_INVALID_ARG2
 	InvalidArg3 Subtype = 39 // DAT_INVALID_ARG3
 	InvalidArg4 Subtype = 40 // DAT_INVALID_ARG4
@@ -165,19 +165,20 @@ func (s Subtype) Error() string {
 // classError is DAT_CLASS_ERROR.
 const classError = 0x80000000
 
-// Error is the error of a call: its return code, and the reason if there is more to say. It Is its
-// [Return] and its [Subtype].
+// Error is the error of a call: its return code, and the underlying error if there is one. It Is
+// its [Return] and its [Subtype].
 type Error struct {
 	Call    string // for example "EP.PostSend"
 	Type    Return
 	Subtype Subtype
-	Err     error // the reason, for example an error of package verbs; may be nil
+	Err     error // the underlying error, for example of package verbs; may be nil
 }
 
 // Code returns the DAT_RETURN: class, type and subtype.
 func (e *Error) Code() uint32 { return classError | uint32(e.Type) | uint32(e.Subtype) }
 
-// Error returns for example "dat: EP.PostSend: DAT_INVALID_STATE DAT_INVALID_STATE_EP_UNCONNECTED".
+// Error returns, for example, "dat: EP.PostSend: DAT_INVALID_STATE
+// DAT_INVALID_STATE_EP_UNCONNECTED".
 func (e *Error) Error() string {
 	s := "dat: " + e.Call + ": " + e.Type.Error()
 	if e.Subtype != NoSubtype {
@@ -200,19 +201,19 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
 func fault(call string, t Return, s Subtype, err error) error {
 	return &Error{Call: call, Type: t, Subtype: s, Err: err}
 }
 
-// argument is the fault of an argument; n is its subtype.
+// argument returns the error for an invalid argument; n is its subtype.
 func argument(call string, n Subtype, format string, args ...any) error {
 	return fault(call, InvalidParameter, n, fmt.Errorf(format, args...))
 }
 
-// below is the fault of a call on an object below; full is the subtype if a limit is the reason.
+// below converts the error of an underlying object; full is the subtype if a limit is the reason.
 func below(call string, full Subtype, err error) error {
 	if err == nil {
 		return nil

@@ -38,7 +38,7 @@ func TestError(t *testing.T) {
 	require.EqualError(t, dat.Subtype(999), "DAT return subtype 999")
 }
 
-// The texts of numbers, those that have no name too.
+// The texts of numbers, including those without a name.
 func TestNames(t *testing.T) {
 	for want, v := range map[string]any{
 		"SUPPRESS|BARRIER_FENCE": dat.CompletionSuppress | dat.CompletionBarrierFence, "DEFAULT": dat.CompletionDefault,
@@ -54,7 +54,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What each status of a completion is here. Those without a line are faults of the transport.
+// How each completion status is mapped. Those not listed are transport errors.
 func TestStatusOf(t *testing.T) {
 	status := map[verbs.WCStatus]dat.DTOStatus{
 		verbs.WCSuccess: dat.DTOSuccess, verbs.WCWRFlushErr: dat.DTOErrFlushed,
@@ -95,7 +95,7 @@ func TestOpen(t *testing.T) {
 	require.ErrorIs(t, err, dat.InvalidArg2)
 }
 
-// Handles are printed without their insides, also nil and freed ones.
+// Handles are printed without their internals, including nil and freed ones.
 func TestPrint(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a := newSide(t, dev, addr, options{})

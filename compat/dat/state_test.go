@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The table of doc.go: what each call says in each state.
+// The table in the package comment: the result of each call in each state.
 func TestStates(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})
@@ -73,7 +73,7 @@ func TestStates(t *testing.T) {
 		require.Equal(t, []any{dat.EPDisconnected, true, true}, []any{state, recvIdle, requestIdle})
 		require.NoError(t, psp.Free())
 
-		// Freed: every call says so, and the events of what was outstanding are there.
+		// Freed: every call reports it, and the events of outstanding DTOs are there.
 		require.NoError(t, a.ep.Reset())
 		require.NoError(t, a.ep.PostRecv(nil, 4, 0))
 		require.NoError(t, a.ep.Free())
@@ -89,7 +89,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// Parents outlive their children. IA.Close ends everything, if it may.
+// Parents cannot be freed before their children. IA.Close closes everything, if allowed.
 func TestLifetimes(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, _ := pair(t, dev, addr, options{})
@@ -114,7 +114,7 @@ func TestLifetimes(t *testing.T) {
 		_, err = a.lmr.Query()
 		require.ErrorIs(t, err, dat.InvalidHandleLMR)
 
-		// Abruptly, with a connection, a listener and a request that nobody has answered.
+		// Abruptly, with a connection, a listener and an unanswered request.
 		c, d := pair(t, dev, addr, options{})
 		_, qual := c.listen()
 		other, err := d.ia.CreateEP(d.pz, d.recv, d.requests, d.conn, dat.EPAttr{})
@@ -132,7 +132,7 @@ func TestLifetimes(t *testing.T) {
 	})
 }
 
-// What CreateEP and the LMRs refuse.
+// Arguments that CreateEP and the LMRs refuse.
 func TestCreateRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := newSide(t, dev, addr, options{}), newSide(t, dev, addr, options{})
@@ -179,7 +179,7 @@ func TestCreateRefused(t *testing.T) {
 func TestLMR(t *testing.T) {
 	everywhere(t, func(t *testing.T, dev *verbs.Device, addr netip.Addr) {
 		a, b := pair(t, dev, addr, options{})
-		mem, va := a.bytes(0, 64), dat.VATypeZB // at the beginning of a page
+		mem, va := a.bytes(0, 64), dat.VATypeZB // at the start of a page
 		_, attr, _, err := a.ia.Query()
 		require.NoError(t, err)
 		if !attr.ZeroBasedSupported {

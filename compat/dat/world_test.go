@@ -22,14 +22,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// patience bounds every wait for what must come.
+// patience bounds every wait for something that must happen.
 const patience = 30 * time.Second
 
-// kernelAddr are the addresses of the devices in the guest.
+// kernelAddr lists the addresses of the guest's devices.
 var kernelAddr = map[string]string{"rxe0": "10.78.0.1", "siw0": "10.77.0.1"}
 
-// everywhere runs a test on the user-space RNIC with and without RFC 7306, and in the guest on the
-// devices of the kernel too.
+// everywhere runs a test on the user-space RNIC with and without RFC 7306, and in the guest also on
+// kernel devices.
 func everywhere(t *testing.T, test func(t *testing.T, dev *verbs.Device, addr netip.Addr)) {
 	for _, name := range []string{"usiw0", usiw.PlainName} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ type side struct {
 
 const memory = 64 << 10
 
-// options change what newSide makes.
+// options modify what newSide creates.
 type options struct {
 	attr  dat.EPAttr
 	qlen  int
@@ -99,7 +99,7 @@ func newSide(t *testing.T, dev *verbs.Device, addr netip.Addr, o options) *side 
 	return s
 }
 
-// pair returns two sides that are connected. Each has an IA of its own.
+// pair returns two connected sides, each with its own IA.
 func pair(t *testing.T, dev *verbs.Device, addr netip.Addr, o options) (client, server *side) {
 	t.Helper()
 	client, server = newSide(t, dev, addr, o), newSide(t, dev, addr, o)
@@ -130,7 +130,7 @@ func connect(t *testing.T, addr netip.Addr, client, server *side) {
 	require.Equal(t, dat.EPConnected, server.ep.State())
 }
 
-// wait waits for the next event, which must have a number.
+// wait waits for the next event, which must have the given number.
 func wait(t testing.TB, e *dat.EVD, number dat.EventNumber) dat.Event {
 	t.Helper()
 	ev, _, err := e.Wait(context.Background(), patience, 1)
@@ -148,9 +148,9 @@ func dto(t testing.TB, e *dat.EVD, cookie uint64) dat.DTOCompletion {
 	return d
 }
 
-// equal is require.Equal for structs with handles in them, which it compares by identity and prints
-// by their own methods. require.Equal looks for differences in everything that a handle leads to,
-// its device's memory included, which takes minutes.
+// equal is like require.Equal for structs that contain handles, which it compares by identity and
+// prints with their own methods. require.Equal would look for differences in everything that a
+// handle refers to, including its device's memory, which takes minutes.
 func equal[T comparable](t testing.TB, want, got T, about ...any) {
 	t.Helper()
 	if want != got {
@@ -181,7 +181,7 @@ func (s *side) remote(off, n int) dat.RMRTriplet {
 
 func (s *side) bytes(off, n int) []byte { return s.lmr.Bytes()[off:][:n] }
 
-// number is the word of 8 bytes at an offset.
+// number returns the 8-byte word at an offset.
 func (s *side) number(off int) uint64 { return binary.NativeEndian.Uint64(s.bytes(off, 8)) }
 
 func (s *side) setNumber(off int, v uint64) { binary.NativeEndian.PutUint64(s.bytes(off, 8), v) }

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/compat/dat"
 )
 
-// pattern is n bytes that only this side sends as number i.
+// pattern returns n bytes that only this side sends as number i.
 func pattern(server bool, i, n int) []byte {
 	b := make([]byte, n)
 	for j := range b {
@@ -21,7 +21,7 @@ func pattern(server bool, i, n int) []byte {
 	return b
 }
 
-// exchange tells the peer which memory is offered to it.
+// exchange exchanges the locations of the exposed memory with the peer.
 func (s *side) exchange() error {
 	n := window
 	if s.dtestx {
@@ -45,7 +45,7 @@ func (s *side) exchange() error {
 	return nil
 }
 
-// messages go there and back, in several sizes.
+// messages sends messages of several sizes back and forth.
 func (s *side) messages() error {
 	const rounds = 10
 	total := 0
@@ -75,7 +75,8 @@ func (s *side) messages() error {
 	return s.together()
 }
 
-// writes are a burst of which only the last tells of its completion. It has two segments.
+// writes posts a burst of Writes of two segments each, of which only the last has a visible
+// completion.
 func (s *side) writes() error {
 	const burst, n = 10, 1000
 	for i := range burst {
@@ -107,7 +108,7 @@ func (s *side) writes() error {
 	return s.together()
 }
 
-// reads reads back what the writes have left, and fences a Write behind the last Read.
+// reads reads back what writes left, and fences a Write after the last Read.
 func (s *side) reads() error {
 	const burst, n = 10, 1000
 	clear(s.bytes(source, burst*n))
@@ -132,7 +133,7 @@ func (s *side) reads() error {
 	if err := s.together(); err != nil {
 		return err
 	}
-	// What has been read goes back to another place, without a wait for it.
+	// The data just read is written to another place without waiting for it.
 	clear(s.bytes(source, n))
 	if err := s.ep.PostRDMARead(s.segment(source, n), s.next(), s.there(0, n), dat.CompletionSuppress); err != nil {
 		return err

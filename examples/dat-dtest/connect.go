@@ -11,11 +11,11 @@ import (
 	"github.com/goverbs/goverbs/compat/dat"
 )
 
-// text is what private data say: the zeros behind it are padding.
+// text returns private data without the zeros that pad it.
 func text(private []byte) string { return string(bytes.TrimRight(private, "\x00")) }
 
-// accept refuses the first request, and accepts the second one. One of dtestx is accepted at once;
-// its private data are the number of an EP, 0, which it wants back.
+// accept rejects the first request and accepts the second. A request from dtestx is accepted at
+// once; its private data is an EP number, 0, which it expects back.
 func (s *side) accept() error {
 	private := []byte("welcome")
 	if s.dtestx {
@@ -46,7 +46,7 @@ func (s *side) accept() error {
 	return err
 }
 
-// connect asks twice: the server refuses the first request. dtestx does not.
+// connect connects twice: the server rejects the first request. dtestx does not.
 func (s *side) connect(to netip.Addr, port uint64) error {
 	private := []byte("once more")
 	if s.dtestx {
@@ -80,14 +80,14 @@ func (s *side) connect(to netip.Addr, port uint64) error {
 		case ev.Number != dat.ConnectionNonPeerRejected || !s.dtestx:
 			return fmt.Errorf("%v: %w", ev.Number, ev.Connection.Cause)
 		}
-		// dtestx listens some time after it has told where.
+		// dtestx starts to listen some time after it has sent its address.
 		if _, err := s.again(); err != nil {
 			return err
 		}
 	}
 }
 
-// again makes the EP of a refused connection ready for another one, and returns how many receives
+// again prepares the EP of a rejected connection for another one, and returns how many receives
 // were flushed.
 func (s *side) again() (flushed int, err error) {
 	for {
@@ -109,8 +109,8 @@ func (s *side) again() (flushed int, err error) {
 	return flushed, s.postAll()
 }
 
-// end has the client disconnect gracefully, with suppressed requests under way, and both sides look
-// at what is flushed.
+// end makes the client disconnect gracefully with suppressed requests in progress, and both sides
+// check what is flushed.
 func (s *side) end() error {
 	const last = 5
 	if !s.server {

@@ -19,7 +19,7 @@ import (
 
 const (
 	rxeAddress = "10.78.0.1"
-	passed     = "immed/atomic test PASSED" // what dtestx says at its end
+	passed     = "immed/atomic test PASSED" // printed by dtestx when it succeeds
 )
 
 // dtestx is DAPL's program on rxe0, as the client of a server or as a server.
@@ -89,7 +89,7 @@ func TestKernelServedByDtestx(t *testing.T) {
 	requirePartner(t, out.String(), "0x1111", "0x54321", "0x300")
 }
 
-// requirePartner looks at what our side has seen.
+// requirePartner checks the output of this side.
 func requirePartner(t *testing.T, out, immed, word, sum string) {
 	t.Helper()
 	for _, want := range []string{"the peer offers 256 bytes", "RDMA Write with immediate " + immed,

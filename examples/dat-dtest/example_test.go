@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The immediates that both sides have seen; testdata/output.txt has everything.
+// The immediates that both sides saw; testdata/output.txt has the whole output.
 func Example() {
 	var out bytes.Buffer
 	if err := run(context.Background(), &out, config{device: "ib:usiw0"}); err != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/goverbs/goverbs/compat/dat"
 )
 
-// The numbers of dtestx.
+// The values used by dtestx.
 const (
 	serverImmed, clientImmed = 0x1111, 0x7777
 
 	serverWord, clientWord = 0x12345, 0x54321 // before the CmpSwaps
 	swapped                = 0x98765          // what the client stores at the server
 
-	serverSum, clientSum = 0x10, 0x100 // before the FetchAdds, and what each adds at the peer: the other's
+	serverSum, clientSum = 0x10, 0x100 // before the FetchAdds; each side adds the other's value at the peer
 )
 
-// ofSide returns the first value for the server and the second one for the client.
+// ofSide returns the first value for the server and the second for the client.
 func ofSide[T any](s *side, server, client T) T {
 	if s.server {
 		return server
@@ -28,7 +28,7 @@ func ofSide[T any](s *side, server, client T) T {
 	return client
 }
 
-// sendImmed sends a message with an immediate each way, confirmed and not.
+// sendImmed sends a message with immediate data in each direction, confirmed and unconfirmed.
 func (s *side) sendImmed() error {
 	mine, theirs := ofSide[uint32](s, 0xAAAA, 0xCCCC), ofSide[uint32](s, 0xCCCC, 0xAAAA)
 	for _, flags := range []dat.DTOFlags{dat.DTOImmedFlag, dat.DTOImmedFlag | dat.DTOImmedConfirmFlag} {
@@ -51,8 +51,8 @@ func (s *side) sendImmed() error {
 	return s.together()
 }
 
-// immediate is an immediate of the peer's or for it. DAPL sends the bytes as they are in its
-// memory, and not the most significant one first, as InfiniBand has it.
+// immediate converts an immediate to or from the peer's form. DAPL sends the bytes as they are in
+// its memory, not most significant first as InfiniBand specifies.
 func (s *side) immediate(v uint32) uint32 {
 	if !s.dtestx {
 		return v
@@ -60,7 +60,7 @@ func (s *side) immediate(v uint32) uint32 {
 	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, v))
 }
 
-// writeImmed fills the peer's memory and tells it by an immediate.
+// writeImmed fills the peer's memory and announces it with an immediate.
 func (s *side) writeImmed() error {
 	mine, theirs := s.immediate(ofSide[uint32](s, serverImmed, clientImmed)),
 		ofSide[uint32](s, clientImmed, serverImmed)
@@ -100,7 +100,7 @@ func (s *side) atomic(post func(local dat.LMRTriplet, cookie uint64, remote dat.
 	return s.number(source), nil
 }
 
-// expect compares numbers, and prints the one that was expected.
+// expect compares numbers and prints the expected one.
 func (s *side) expect(what string, got, want uint64) error {
 	if got != want {
 		return fmt.Errorf("%s: %#x, not %#x", what, got, want)
@@ -109,7 +109,7 @@ func (s *side) expect(what string, got, want uint64) error {
 	return nil
 }
 
-// compareAndSwap: the client's comparison holds, the server's does not.
+// compareAndSwap: the client's comparison succeeds, the server's does not.
 func (s *side) compareAndSwap() error {
 	s.setNumber(0, ofSide[uint64](s, serverWord, clientWord))
 	if err := s.together(); err != nil {
@@ -133,7 +133,7 @@ func (s *side) compareAndSwap() error {
 	return s.expect("the peer's CmpSwap has left", s.number(0), ofSide[uint64](s, swapped, clientWord))
 }
 
-// more is 1 with dtestx, which waits longer after its CmpSwap.
+// more returns 1 for dtestx, which waits longer after its CmpSwap.
 func (s *side) more() int {
 	if s.dtestx {
 		return 1
@@ -141,7 +141,7 @@ func (s *side) more() int {
 	return 0
 }
 
-// fetchAndAdd adds twice, each way.
+// fetchAndAdd adds twice in each direction.
 func (s *side) fetchAndAdd() error {
 	mine, theirs := ofSide[uint64](s, serverSum, clientSum), ofSide[uint64](s, clientSum, serverSum)
 	s.setNumber(0, mine)
@@ -165,7 +165,7 @@ func (s *side) fetchAndAdd() error {
 	return s.expect("the peer's FetchAdds have left", s.number(0), mine*3)
 }
 
-// masked adds to two fields at once, and swaps a part of a word.
+// masked adds to two fields at once, then swaps part of a word.
 func (s *side) masked() error {
 	const fields = 1<<31 | 1<<63
 	if err := s.together(); err != nil {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command dat-dtest exercises the interface of DAT 2.0 over an ib: device: a refused and an
-// accepted connection, messages, RDMA Writes and Reads, completion flags, immediates, plain and
-// masked atomics, and a graceful disconnect. Each side checks every byte and every event, and says
-// what it has seen. What it prints is the same on every device.
+// Command dat-dtest exercises the DAT 2.0 interface over an ib: device: a rejected and an accepted
+// connection, messages, RDMA Writes and Reads, completion flags, immediate data, plain and masked
+// atomics, and a graceful disconnect. Each side checks every byte and every event, and prints what
+// it saw. The output is the same on every device.
 //
-//	dat-dtest [-device NAME] [-address IP]                    both sides in this process
-//	dat-dtest -server [-device NAME] [-address IP]            one side each; the server listens on -port
+//	dat-dtest [-device NAME] [-address IP]            both sides in this process
+//	dat-dtest -server [-device NAME] [-address IP]    one side each; the server listens on -port
 //	dat-dtest -client IP [-device NAME]
 //
-// With -dtestx it is a partner for the program dtestx of DAPL, which tests immediates and atomics:
-// it follows dtestx's messages, and waits as long as dtestx does, some seven seconds in all.
+// With -dtestx it is a partner for DAPL's program dtestx, which tests immediate data and atomics:
+// it follows dtestx's messages and waits as long as dtestx does, some seven seconds in all.
 package main
 
 import (
@@ -36,14 +36,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// dtestxPort is the port on which the server of dtestx listens.
+// dtestxPort is the port of dtestx's server.
 const dtestxPort = 31112
 
 // config is the command line.
 type config struct {
 	device  string
 	address string // of this side's device
-	client  string // the address of the server: this is the client
+	client  string // the address of the server; if set, this is the client
 	server  bool
 	port    uint64
 	dtestx  bool
@@ -72,7 +72,7 @@ func (cfg config) own() (netip.Addr, error) {
 	if cfg.address != "" {
 		return netip.ParseAddr(cfg.address)
 	}
-	// ib: has the addresses of the device below
+	// An ib: device has the addresses of the underlying device.
 	dev, err := verbs.DeviceByName(strings.TrimPrefix(cfg.device, ibcompat.Prefix))
 	if err != nil {
 		return netip.Addr{}, err
@@ -83,7 +83,7 @@ func (cfg config) own() (netip.Addr, error) {
 	return netdev.Own(dev)
 }
 
-// run runs one side or both, and writes what they have seen.
+// run runs one side or both, and writes what they saw.
 func run(ctx context.Context, w io.Writer, cfg config) error {
 	nic, err := usiw.Register(usiw.ForDevice(cfg.device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
@@ -114,7 +114,7 @@ func run(ctx context.Context, w io.Writer, cfg config) error {
 	group.Go(func() error {
 		p, ok := <-port
 		if !ok {
-			return nil // the server says why
+			return nil // the server reports why
 		}
 		return runClient(ctx, &client, cfg, address, to, p)
 	})
@@ -177,7 +177,7 @@ func runClient(ctx context.Context, w io.Writer, cfg config, address, to netip.A
 	return s.exercise()
 }
 
-// exercise does everything that needs a connection, and ends it.
+// exercise performs all steps that need a connection, and closes it.
 func (s *side) exercise() error {
 	steps := []func() error{s.exchange, s.messages, s.writes, s.reads, s.sendImmed, s.writeImmed, s.compareAndSwap,
 		s.fetchAndAdd, s.masked, s.end}

@@ -13,19 +13,18 @@ import (
 	"time"
 )
 
-// Before they connect, the two sides of dtestx tell each other over TCP where they are: the server
-// listens, and each sends a text of this length with LID, QP number, scope and IPv4 address in
+// Before they connect, the two sides of dtestx exchange their addresses over TCP: the server
+// listens, and each side sends a text of this length with LID, QP number, scope and IPv4 address in
 // hexadecimal, and the name of its provider.
 const (
 	paramsPort = 15828
 	paramsLen  = 128
 )
 
-// provider is the name of the provider that dtestx uses, of which it takes over the name that it is
-// sent.
+// provider is the name of dtestx's provider. dtestx adopts the name that it receives.
 const provider = "rxe"
 
-// params is the text. The address is a number whose bytes in memory are those of the address.
+// params returns the text. The address is a number whose bytes in memory are those of the address.
 func params(address netip.Addr) []byte {
 	b := make([]byte, paramsLen)
 	ip := address.As4()
@@ -33,7 +32,7 @@ func params(address netip.Addr) []byte {
 	return b
 }
 
-// tellClient waits for the client, and tells it the address of this side.
+// tellClient waits for the client and sends it this side's address.
 func tellClient(ctx context.Context, ln net.Listener, address netip.Addr) error {
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
@@ -44,7 +43,7 @@ func tellClient(ctx context.Context, ln net.Listener, address netip.Addr) error 
 	return swap(ctx, conn, address)
 }
 
-// tellServer tells the server the address of this side. It waits until the server listens.
+// tellServer sends the server this side's address. It waits until the server is listening.
 func tellServer(ctx context.Context, server, address netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -69,6 +68,6 @@ func swap(ctx context.Context, conn net.Conn, address netip.Addr) error {
 	if _, err := conn.Write(params(address)); err != nil {
 		return err
 	}
-	_, err := io.ReadFull(conn, make([]byte, paramsLen)) // the connection is made to the address of the command line
+	_, err := io.ReadFull(conn, make([]byte, paramsLen)) // the address is taken from the command line instead
 	return err
 }

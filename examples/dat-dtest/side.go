@@ -14,10 +14,11 @@ import (
 	"github.com/goverbs/goverbs/compat/dat"
 )
 
-// The memory of a side: what it offers to the peer, what it sends and reads into, and its receives.
+// The memory of a side: what it exposes to the peer, what it sends from and reads into, and its
+// receives.
 const (
-	window   = 16 << 10 // offered to the peer, from offset 0
-	dtestxes = 256      // what is offered to dtestx
+	window   = 16 << 10 // exposed to the peer, at offset 0
+	dtestxes = 256      // what is exposed to dtestx
 	source   = window
 	inbox    = source + window
 	message  = 2048 // of a receive
@@ -25,7 +26,7 @@ const (
 	memory   = inbox + receives*message
 )
 
-// patience is the longest time to wait for an event.
+// patience bounds the wait for an event.
 const patience = time.Minute
 
 // side is one side of the test.
@@ -38,7 +39,7 @@ type side struct {
 	requests, received, conn *dat.EVD
 	ep                       *dat.EP
 	lmr                      *dat.LMR
-	remote                   dat.RMRTriplet // what the peer offers
+	remote                   dat.RMRTriplet // the memory that the peer exposes
 	cookie                   uint64         // of the last request
 }
 
@@ -48,7 +49,7 @@ func newSide(ctx context.Context, w io.Writer, cfg config, address netip.Addr) (
 		return nil, err
 	}
 	if err := s.make(); err != nil {
-		_ = s.ia.Close(dat.CloseAbrupt) // the reason is the first error
+		_ = s.ia.Close(dat.CloseAbrupt) // the first error is returned
 		return nil, err
 	}
 	return s, nil
@@ -79,7 +80,7 @@ func (s *side) make() (err error) {
 	return s.postAll()
 }
 
-// postAll posts every receive; its cookie is its number.
+// postAll posts every receive; the cookie is its number.
 func (s *side) postAll() error {
 	for i := range uint64(receives) {
 		if err := s.post(i); err != nil {
@@ -103,7 +104,7 @@ func (s *side) name() string {
 // say prints a line.
 func (s *side) say(format string, args ...any) { fmt.Fprintf(s.out, "  "+format+"\n", args...) }
 
-// bytes is part of the memory.
+// bytes returns part of the memory.
 func (s *side) bytes(off, n int) []byte { return s.lmr.Bytes()[off:][:n] }
 
 func (s *side) segment(off, n int) []dat.LMRTriplet {
@@ -114,7 +115,7 @@ func (s *side) segment(off, n int) []dat.LMRTriplet {
 	return []dat.LMRTriplet{seg}
 }
 
-// there is memory of the peer.
+// there returns part of the peer's memory.
 func (s *side) there(off, n int) dat.RMRTriplet {
 	r := s.remote
 	r.VirtualAddress += uint64(off)
@@ -122,7 +123,7 @@ func (s *side) there(off, n int) dat.RMRTriplet {
 	return r
 }
 
-// connected waits for the next connection event, which must have a number.
+// connected waits for the next connection event, which must be want.
 func (s *side) connected(want dat.EventNumber) (dat.Event, error) {
 	ev, _, err := s.conn.Wait(s.ctx, patience, 1)
 	if err == nil && ev.Number != want {
@@ -131,8 +132,8 @@ func (s *side) connected(want dat.EventNumber) (dat.Event, error) {
 	return ev, err
 }
 
-// done waits for the completion of the request that was posted last. Those of unsignalled requests
-// before it are passed over.
+// done waits for the completion of the most recent request. It skips those of unsignalled requests
+// before it.
 func (s *side) done(want dat.DTO, length int) error {
 	for {
 		ev, _, err := s.requests.Wait(s.ctx, patience, 1)
@@ -152,7 +153,7 @@ func (s *side) done(want dat.DTO, length int) error {
 	}
 }
 
-// next is the cookie of the next request.
+// next returns the cookie for the next request.
 func (s *side) next() uint64 {
 	s.cookie++
 	return s.cookie
@@ -171,13 +172,13 @@ func (s *side) receive(want dat.DTO) (data []byte, immed uint32, err error) {
 		return nil, 0, fmt.Errorf("%v: %w: %w", want, d.Err(), d.Cause)
 	case d.Operation != want:
 		return nil, 0, fmt.Errorf("%v, not %v", d.Operation, want)
-	case want != dat.DTOReceiveRDMAImmed: // the data of an RDMA Write are elsewhere
+	case want != dat.DTOReceiveRDMAImmed: // the data of an RDMA Write is elsewhere
 		data = bytes.Clone(s.bytes(inbox+int(d.Cookie)*message, int(d.TransferredLength)))
 	}
 	return data, d.ImmedData, s.post(d.Cookie)
 }
 
-// send sends a message and waits until the peer has it.
+// send sends a message and waits until the peer has received it.
 func (s *side) send(data []byte) error {
 	copy(s.bytes(source, len(data)), data)
 	if err := s.ep.PostSend(s.segment(source, len(data)), s.next(), dat.CompletionSolicitedWait); err != nil {
@@ -186,7 +187,8 @@ func (s *side) send(data []byte) error {
 	return s.done(dat.DTOSend, len(data))
 }
 
-// together waits until the peer is here too. dtestx only waits for some time.
+// together waits until the peer reaches the same step. With dtestx, which does not synchronize, it
+// waits for a fixed time.
 func (s *side) together() error {
 	if s.dtestx {
 		select {
@@ -206,7 +208,7 @@ func (s *side) together() error {
 	return err
 }
 
-// number and setNumber are the word of 8 bytes at an offset, in the order of this host.
+// number and setNumber access the 8-byte word at an offset, in host byte order.
 func (s *side) number(off int) uint64 {
 	w, err := s.lmr.MR().Word(off)
 	if err != nil {
@@ -223,8 +225,8 @@ func (s *side) setNumber(off int, v uint64) {
 	w.Store(v)
 }
 
-// triplet is how dtestx sends an RMR triplet: address, length and context, the most significant
-// byte first.
+// triplet encodes an RMR triplet as dtestx sends it: address, length and context, in big-endian
+// order.
 func triplet(r dat.RMRTriplet) []byte {
 	b := binary.BigEndian.AppendUint64(nil, r.VirtualAddress)
 	b = binary.BigEndian.AppendUint32(b, r.SegmentLength)

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command grpc-over-rdma has gRPC use RDMA: an rsocket is a net.Conn, so the server gets a listener
-// and the client a dialer, and nothing else differs. It connects to itself, makes a call, a call
-// with a stream of answers, one that its deadline ends and one that is cancelled.
+// Command grpc-over-rdma runs gRPC over RDMA: an rsocket is a net.Conn, so only the server's
+// listener and the client's dialer differ. It connects to itself and makes four calls: a unary one,
+// one with a stream of responses, one that its deadline ends, and one that is canceled.
 //
 //	grpc-over-rdma [-device NAME] [-listen ADDR]
 //
-// It uses the user-space RNIC, or another device with an address of that device. The streams are
-// neither encrypted nor authenticated; with credentials of TLS instead of insecure.NewCredentials
-// they are.
+// It uses the user-space RNIC, or another device with one of that device's addresses. The streams
+// are neither encrypted nor authenticated, unless TLS credentials replace insecure.NewCredentials.
 package main
 
 import (
@@ -59,7 +58,7 @@ func run(ctx context.Context, device, address string) error {
 	return errors.Join(err, <-served)
 }
 
-// call is the client.
+// call runs the client.
 func call(ctx context.Context, dev *verbs.Device, address string) error {
 	conn, err := connect(dev, address)
 	if err != nil {
@@ -89,14 +88,14 @@ func streaming(ctx context.Context, conn *grpc.ClientConn) error {
 	return nil
 }
 
-// deadline makes a call that never ends by itself.
+// deadline makes a call that only its deadline ends.
 func deadline(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	return endsWith("deadline", codes.DeadlineExceeded, countTo(ctx, conn, math.MaxInt64, func(string) {}))
 }
 
-// cancelled makes a call that never ends by itself, and cancels it after some answers.
+// cancelled makes an endless call and cancels it after some responses.
 func cancelled(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,7 +106,7 @@ func cancelled(ctx context.Context, conn *grpc.ClientConn) error {
 	}))
 }
 
-// endsWith requires that a call has ended with a code.
+// endsWith requires that a call ended with the given code.
 func endsWith(name string, want codes.Code, err error) error {
 	if got := status.Code(err); got != want {
 		return fmt.Errorf("%s: the call has ended with %v: %w", name, got, err)

@@ -25,14 +25,14 @@ func Example() {
 	// cancel: Canceled
 }
 
-// An RNIC without immediate data carries rsockets too.
+// An RNIC without immediate data supports rsockets too.
 func TestPlain(t *testing.T) {
 	if err := run(t.Context(), usiw.PlainName, "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A server that is not there is unavailable, which the client learns before its deadline.
+// A missing server is reported as unavailable, before the client's deadline.
 func TestUnavailable(t *testing.T) {
 	nic, err := usiw.New(usiw.Config{})
 	if err != nil {

@@ -23,7 +23,7 @@ func listen(ctx context.Context, dev *verbs.Device, address string) (net.Listene
 	return ln, nil
 }
 
-// serve serves in the background. The server is stopped by its owner.
+// serve serves in the background. The caller must stop the server.
 func serve(ln net.Listener) (server *grpc.Server, served <-chan error) {
 	server = grpc.NewServer()
 	server.RegisterService(&service, nil)
@@ -32,8 +32,7 @@ func serve(ln net.Listener) (server *grpc.Server, served <-chan error) {
 	return server, done
 }
 
-// connect returns a client of a server, whose connections are rsockets. They are made when they are
-// needed.
+// connect returns a client whose connections are rsockets. They are dialled on demand.
 func connect(dev *verbs.Device, address string) (*grpc.ClientConn, error) {
 	d := rsocket.Dialer{Config: rsocket.Config{Device: dev}}
 	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -13,8 +13,10 @@ import (
 // The service, which protoc would generate from
 //
 //	service Echo {
-//	  rpc Say(google.protobuf.StringValue) returns (google.protobuf.StringValue); // the same text
-//	  rpc Count(google.protobuf.Int64Value) returns (stream google.protobuf.StringValue); // 1 to a limit
+//	  // Say returns the same text.
+//	  rpc Say(google.protobuf.StringValue) returns (google.protobuf.StringValue);
+//	  // Count returns the numbers from 1 to a limit.
+//	  rpc Count(google.protobuf.Int64Value) returns (stream google.protobuf.StringValue);
 //	}
 const (
 	methodSay   = "/goverbs.example.Echo/Say"
@@ -59,7 +61,7 @@ func say(ctx context.Context, conn *grpc.ClientConn, text string) (string, error
 	return answer.Value, err
 }
 
-// countTo calls Count, and calls each for every number. It ends at io.EOF, or at the first error.
+// countTo calls Count, and calls each with every number. It ends at io.EOF or the first error.
 func countTo(ctx context.Context, conn *grpc.ClientConn, limit int64, each func(number string)) error {
 	stream, err := conn.NewStream(ctx, &service.Streams[0], methodCount)
 	if err != nil {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command http-over-rdma has net/http speak HTTP/1.1 or HTTP/2 over RDMA: an rsocket is a net.Conn,
+// Command http-over-rdma runs HTTP/1.1 or HTTP/2 over RDMA with net/http: an rsocket is a net.Conn,
 // so server and client are those of net/http, unchanged.
 //
 //	http-over-rdma [-device NAME] [-h2c] [-listen ADDR]
 //	http-over-rdma [-device NAME] [-h2c] -serve ADDR
 //	http-over-rdma [-device NAME] [-h2c] -get URL
 //
-// Without -serve and -get it is both sides. It uses the user-space RNIC, or another device with an
-// address of that device. -h2c is HTTP/2 without TLS, which client and server must both be told.
+// Without -serve and -get it runs both sides. It uses the user-space RNIC, or another device with
+// one of that device's addresses. -h2c selects HTTP/2 without TLS; client and server must both use
+// it.
 package main
 
 import (
@@ -50,7 +51,7 @@ func main() {
 	}
 }
 
-// withDevice runs f with the device of a name.
+// withDevice calls f with the named device.
 func withDevice(name string, f func(dev *verbs.Device) error) error {
 	nic, err := usiw.Register(usiw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
 	if err != nil {
@@ -64,7 +65,7 @@ func withDevice(name string, f func(dev *verbs.Device) error) error {
 	return f(dev)
 }
 
-// both serves, and gets two pages.
+// both runs a server and gets two pages from it.
 func (n network) both(ctx context.Context, listen string, w io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

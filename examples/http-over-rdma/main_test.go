@@ -54,8 +54,7 @@ func TestKernelDevices(t *testing.T) {
 	protocols(t, "siw0", "10.77.0.1:0")
 }
 
-// A client and a server that were told different protocols do not understand each other, and say
-// so.
+// A client and a server that use different protocols fail with an error.
 func TestOtherProtocol(t *testing.T) {
 	require.NoError(t, withDevice("usiw0", func(dev *verbs.Device) error {
 		ctx, stop := context.WithCancel(limited(t))
@@ -71,7 +70,7 @@ func TestOtherProtocol(t *testing.T) {
 	}))
 }
 
-// Nobody serves there, and there is no such device.
+// No server listens there, and the device does not exist.
 func TestRefused(t *testing.T) {
 	require.NoError(t, withDevice("usiw0", func(dev *verbs.Device) error {
 		require.Error(t, network{device: dev}.get(limited(t), "http://127.0.0.1:1/", &bytes.Buffer{}))

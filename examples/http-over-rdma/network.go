@@ -20,7 +20,7 @@ type network struct {
 	h2c    bool // HTTP/2 without TLS instead of HTTP/1.1
 }
 
-// protocols returns the protocol for net/http.
+// protocols returns the protocols to configure in net/http.
 func (n network) protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(!n.h2c)
@@ -28,8 +28,8 @@ func (n network) protocols() *http.Protocols {
 	return p
 }
 
-// serveUntil serves until ctx is done, and ends in order. It calls ready with the address when it
-// listens.
+// serveUntil serves until ctx is done, then shuts down gracefully. It calls ready with the address
+// once it is listening.
 func (n network) serveUntil(ctx context.Context, address string, ready func(address string)) error {
 	lc := rsocket.ListenConfig{Config: rsocket.Config{Device: n.device}}
 	ln, err := lc.Listen(ctx, "tcp", address)
@@ -57,7 +57,7 @@ func greet(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s by %s\n", r.URL.Path, r.Proto)
 }
 
-// get writes what a URL answers to w.
+// get writes the response for a URL to w.
 func (n network) get(ctx context.Context, url string, w io.Writer) error {
 	d := rsocket.Dialer{Config: rsocket.Config{Device: n.device}}
 	transport := &http.Transport{DialContext: d.DialContext, Protocols: n.protocols()}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command lock shows a lock in the memory of a server that clients take and release by masked
-// CmpSwap, and a fencing token, which keeps a client from changing anything after it has lost the
-// lock.
+// Command lock shows a lock in a server's memory that clients acquire and release with masked
+// CmpSwap, and a fencing token, which prevents a client that lost the lock from changing anything.
 //
 //	lock [-device NAME] [-listen ADDR]
 //
@@ -27,7 +26,7 @@ import (
 
 const (
 	clients = 3
-	changes = 20 // of each client
+	changes = 20 // per client
 )
 
 func main() {
@@ -73,7 +72,7 @@ func run(ctx context.Context, device, listen string) error {
 	return errors.Join(err, <-served)
 }
 
-// contend has clients count in the record, under the lock.
+// contend makes several clients increment the record under the lock.
 func contend(ctx context.Context, address string, dev *verbs.Device) error {
 	var group errgroup.Group
 	for i := range clients {
@@ -121,8 +120,8 @@ func contend(ctx context.Context, address string, dev *verbs.Device) error {
 	return nil
 }
 
-// lose has a client lose the lock: another one, which takes it for dead, takes the lock over. What
-// the first writes later is refused.
+// lose makes a client lose the lock: another one considers it dead and takes over. Later writes of
+// the first are refused.
 func lose(ctx context.Context, address string, dev *verbs.Device) error {
 	slow, err := dial(ctx, address, dev, 11)
 	if err != nil {
@@ -156,7 +155,7 @@ func lose(ctx context.Context, address string, dev *verbs.Device) error {
 	return other.unlock(ctx, token)
 }
 
-// serve accepts connections, and tells each client where the words are, until ctx is done.
+// serve accepts connections and sends each client the location of the words, until ctx is done.
 func serve(ctx context.Context, ln *cm.Listener, pd *verbs.PD, mr *verbs.MR) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()

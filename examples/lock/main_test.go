@@ -19,7 +19,7 @@ func Example() {
 	// a change with token 60 was refused: the record has one with token 61
 }
 
-// The program is the same on every device that has the atomics, and on every ib: device.
+// The program is the same on every device that supports the atomics, and on every ib: device.
 func TestDevices(t *testing.T) {
 	for _, device := range []string{"ib:usiw0", "ib:usiw0-plain"} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

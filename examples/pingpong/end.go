@@ -22,7 +22,7 @@ const (
 	sent     = 2
 )
 
-// filler is in the memory before anything arrives.
+// filler fills the memory before anything arrives.
 const filler = 0x7b
 
 // end is one end of the connection.
@@ -37,7 +37,7 @@ type end struct {
 	qp  *verbs.QP
 }
 
-// newEnd opens the device and makes a QP in INIT, with its receives.
+// newEnd opens the device and creates a QP in INIT with posted receives.
 func newEnd(o options) (*end, error) {
 	e := &end{options: o}
 	if err := e.open(); err != nil {
@@ -98,7 +98,7 @@ func (e *end) close() {
 	e.nic.Close()
 }
 
-// row chooses the GID by which the peer knows this end.
+// row chooses the GID that is sent to the peer.
 func (e *end) row(tcp net.Addr) (verbs.GIDEntry, error) {
 	if e.gid >= 0 {
 		return e.ctx.QueryGID(e.ibPort, e.gid)
@@ -110,7 +110,7 @@ func (e *end) row(tcp net.Addr) (verbs.GIDEntry, error) {
 	return e.ctx.ChooseGID(e.ibPort, at.Addr())
 }
 
-// bringUp moves the QP to RTR and RTS, with the peer's address.
+// bringUp moves the QP to RTR and RTS with the peer's address.
 func (e *end) bringUp(local, remote place, sgid int) error {
 	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: mtus[e.mtu], DestQPNum: remote.qpn, RQPSN: remote.psn,
 		MaxDestRdAtomic: 1, MinRNRTimer: 12,
@@ -154,7 +154,7 @@ func (e *end) send() error {
 	return err
 }
 
-// play sends the message to and fro, and returns how long that took.
+// play sends the message back and forth, and returns how long that took.
 func (e *end) play(ctx context.Context) (time.Duration, error) {
 	pending := received // what must complete before the next message is sent
 	if e.host != "" {
@@ -198,7 +198,7 @@ func (e *end) play(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// wait returns completions; it may be none.
+// wait returns completions, possibly none.
 func (e *end) wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 	if e.events {
 		if _, err := e.ch.Wait(ctx); err != nil {
@@ -215,7 +215,7 @@ func (e *end) wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 	return n, err
 }
 
-// The client's mark is a zero at the beginning of each page, as that of ibv_rc_pingpong.
+// The client marks each page with a zero at its start, like ibv_rc_pingpong.
 func (e *end) pages(f func(page int, b *byte)) {
 	for i := 0; i < e.size; i += os.Getpagesize() {
 		f(i/os.Getpagesize(), &e.mr.Bytes()[i])
@@ -224,7 +224,7 @@ func (e *end) pages(f func(page int, b *byte)) {
 
 func (e *end) mark() { e.pages(func(_ int, b *byte) { *b = 0 }) }
 
-// invalid lists the pages in which the mark has not arrived.
+// invalid lists the pages where the mark did not arrive.
 func (e *end) invalid() (pages []int) {
 	e.pages(func(page int, b *byte) {
 		if *b != 0 {

@@ -12,18 +12,18 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// TestKernelDevices: the program on devices of the kernel.
+// TestKernelDevices runs the program on kernel devices.
 func TestKernelDevices(t *testing.T) {
 	for device, at := range map[string]string{"rxe0": "10.78.0.1", "ib:rxe0": "10.78.0.1", "ib:siw0": "10.77.0.1"} {
 		t.Run(device, func(t *testing.T) { onKernel(t, device, at, "::ffff:"+at) })
 	}
 }
 
-// TestIPv6Device: the same on a device of iWARP with GIDs that are IPv6 addresses.
+// TestIPv6Device does the same on an iWARP device whose GIDs are IPv6 addresses.
 func TestIPv6Device(t *testing.T) { onKernel(t, "ib:siw0", "fd00:77::1", "fd00:77::1") }
 
-// onKernel runs the program twice, at an address of a device of the kernel. The GID is the one of
-// the TCP connection's address.
+// onKernel runs the program twice, at an address of a kernel device. The GID is that of the TCP
+// connection's address.
 func onKernel(t *testing.T, device, at, gid string) {
 	t.Helper()
 	rdmatest.KernelDevice(t, device[len(device)-4:])
@@ -37,7 +37,7 @@ func onKernel(t *testing.T, device, at, gid string) {
 	require.Regexp(t, output(gid, "163840", "20"), got)
 }
 
-// TestKernelPeers: ibv_rc_pingpong of rdma-core is a peer, as server and as client.
+// TestKernelPeers: rdma-core's ibv_rc_pingpong is a peer, as server and as client.
 func TestKernelPeers(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	theirs, err := exec.LookPath("ibv_rc_pingpong")

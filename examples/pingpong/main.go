@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command pingpong connects two queue pairs without a connection manager and sends a message to and
-// fro. The two programs exchange GID, QP number and PSN over TCP and bring their QPs up by hand, as
-// ibv_rc_pingpong(1) does, whose options and output it has: either can be the other's peer.
+// Command pingpong connects two queue pairs without a connection manager and sends a message back
+// and forth. The two programs exchange GID, QP number and PSN over TCP and move their QPs to RTS
+// themselves, like ibv_rc_pingpong(1). Options and output are the same, and either program can be
+// the other's peer.
 //
 //	pingpong [-d NAME]            the server
 //	pingpong [-d NAME] HOST       the client
@@ -23,20 +24,20 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// options are those of the command line.
+// options are the command-line options.
 type options struct {
 	device   string
-	port     int // of TCP
+	port     int // TCP
 	ibPort   int
 	size     int
 	mtu      int // bytes
 	depth    int
 	iters    int
 	sl       int
-	gid      int // index, -1 = the one that fits the TCP connection
+	gid      int // index, -1 = the one that matches the TCP connection
 	events   bool
 	validate bool
-	host     string // of the server, "" = this is it
+	host     string // of the server, "" = this is the server
 }
 
 func main() {
@@ -52,7 +53,7 @@ func main() {
 	}
 }
 
-// parse reads a command line.
+// parse parses a command line.
 func parse(args []string) (o options, err error) {
 	f := pflag.NewFlagSet("pingpong", pflag.ExitOnError)
 	f.StringVarP(&o.device, "device", "d", "ib:usiw0", "use the device `NAME`")
@@ -96,7 +97,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer e.close()
-	if _, err := e.ctx.GIDs(o.ibPort); err != nil { // without GIDs the peer cannot be told where this is
+	if _, err := e.ctx.GIDs(o.ibPort); err != nil { // without GIDs there is no address to send to the peer
 		return err
 	}
 	channel, err := dial(ctx, o)
@@ -120,7 +121,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if o.host == "" {
 		remote, err = receive(channel)
 		if err == nil {
-			err = bringUp() // the client sends as soon as it knows where to
+			err = bringUp() // the client sends as soon as it has this side's address
 		}
 		if err == nil {
 			err = answer(channel, local)

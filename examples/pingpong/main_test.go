@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// asProgram has the test binary be the program.
+// asProgram makes the test binary run as the program.
 const asProgram = "PINGPONG_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program starts the program. wait returns what it has printed, when it has ended.
+// program starts the program. wait waits for it to exit and returns what it printed.
 func program(t *testing.T, args ...string) (wait func() (string, error)) {
 	t.Helper()
 	return command(t, os.Args[0], []string{asProgram + "=1"}, args...)
@@ -52,8 +52,7 @@ func command(t *testing.T, name string, env []string, args ...string) (wait func
 	}
 }
 
-// freePort is a TCP port that nobody listens on, and that the system gives nobody who does not ask
-// for it.
+// freePort returns a TCP port on which nothing is listening, outside the range of ephemeral ports.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -85,7 +84,7 @@ func clientOf(t *testing.T, program func(*testing.T, ...string) func() (string, 
 	return out, err
 }
 
-// output is what both sides print.
+// output returns a pattern for the output of both sides.
 func output(gid, bytes, iters string) *regexp.Regexp {
 	place := ` address: +LID 0x[0-9a-f]{4}, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ` + gid + `\n`
 	return regexp.MustCompile(`^  local` + place + `  remote` + place +
@@ -93,7 +92,7 @@ func output(gid, bytes, iters string) *regexp.Regexp {
 		` iters in \d+\.\d\d seconds = [\d.]+ usec/iter\n$`)
 }
 
-// TestDevices: two programs find each other, on one address.
+// TestDevices: two programs connect to each other on one address.
 func TestDevices(t *testing.T) {
 	for device, c := range map[string]struct {
 		bytes string
@@ -114,7 +113,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestMixed: one has atomics, the other one not, and one polls.
+// TestMixed: one side has atomics, the other does not, and one polls.
 func TestMixed(t *testing.T) {
 	port := freePort(t)
 	server := program(t, "-d", "ib:usiw0-plain", "-p", port, "-n", "3", "-g", loopbackRow(t))
@@ -124,7 +123,7 @@ func TestMixed(t *testing.T) {
 	require.NoError(t, err, got)
 }
 
-// loopbackRow is the index of 127.0.0.1 in the GID table.
+// loopbackRow returns the index of 127.0.0.1 in the GID table.
 func loopbackRow(t *testing.T) string {
 	t.Helper()
 	o, err := parse([]string{"-n", "1"})
@@ -139,7 +138,7 @@ func loopbackRow(t *testing.T) string {
 
 func tcpAddr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 
-// TestRefused: what cannot work ends with an error.
+// TestRefused: what cannot work returns an error.
 func TestRefused(t *testing.T) {
 	for _, args := range [][]string{{"-p", "70000"}, {"-i", "0"}, {"-s", "0"}, {"-m", "1500"}, {"-r", "0"}, {"-n", "0"},
 		{"-l", "16"}, {"-g", "256"}} {
@@ -156,7 +155,7 @@ func TestRefused(t *testing.T) {
 	o.device = "ib:none0"
 	require.ErrorIs(t, run(t.Context(), o, t.Output()), verbs.ErrNoDevice)
 
-	// A peer that talks nonsense, and a port that is not the device's.
+	// A peer that sends nonsense, and a port that the device does not have.
 	o, err = parse([]string{"-p", freePort(t), "127.0.0.1"})
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(o.port))
@@ -174,7 +173,7 @@ func TestRefused(t *testing.T) {
 	require.ErrorIs(t, run(t.Context(), o, t.Output()), verbs.ErrInvalid)
 }
 
-// TestPlace: the text of a place is that of ibv_rc_pingpong.
+// TestPlace: the text of a place is the same as ibv_rc_pingpong's.
 func TestPlace(t *testing.T) {
 	p := place{0x12, 0xabc, 0x123456, verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}}
 	const text = "0012:000abc:123456:00000000000000000000ffff0a000001\x00"
@@ -191,8 +190,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// The two programs on one host. Which port the server listens on, and where their QPs are, differs
-// from run to run.
+// The two programs on one host. The server's port and the locations of the QPs vary from run to
+// run.
 func Example() {
 	port := strconv.Itoa(20000 + rand.N(8000))
 	start := func(args ...string) *exec.Cmd {
@@ -206,7 +205,7 @@ func Example() {
 		panic(err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if out, err := start("127.0.0.1").Output(); err == nil { // before that the server does not listen yet
+		if out, err := start("127.0.0.1").Output(); err == nil { // before that, the server is not listening yet
 			fmt.Println(regexp.MustCompile(`(?m)^\d+ (bytes|iters)`).FindAllString(string(out), -1))
 			break
 		}

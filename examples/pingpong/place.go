@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// place is what one program tells the other: where its QP is.
+// place is the address of a QP that the two programs exchange.
 type place struct {
 	lid      uint16
 	qpn, psn uint32
@@ -26,12 +26,12 @@ func newPlace(lid uint16, qpn uint32, gid verbs.GID) place {
 	return place{lid, qpn, rand.Uint32N(1 << 24), gid}
 }
 
-// String writes it as ibv_rc_pingpong prints it.
+// String formats the place as ibv_rc_pingpong prints it.
 func (p place) String() string {
 	return fmt.Sprintf("LID 0x%04x, QPN 0x%06x, PSN 0x%06x, GID %v", p.lid, p.qpn, p.psn, netip.AddrFrom16(p.gid))
 }
 
-// On TCP it is text of ibv_rc_pingpong's, with a zero byte at the end.
+// Over TCP it is sent as ibv_rc_pingpong's text, with a terminating zero byte.
 const (
 	placeFormat = "%04x:%06x:%06x:%s\x00"
 	placeLen    = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
@@ -69,7 +69,7 @@ func dial(ctx context.Context, o options) (net.Conn, error) {
 	return ln.Accept()
 }
 
-// receive takes the client's place.
+// receive receives the peer's place.
 func receive(c io.Reader) (place, error) {
 	var b [placeLen]byte
 	if _, err := io.ReadFull(c, b[:]); err != nil {
@@ -78,10 +78,10 @@ func receive(c io.Reader) (place, error) {
 	return parsePlace(b[:])
 }
 
-// done is what the client says when it knows the server's place.
+// done is what the client sends once it has the server's place.
 const done = "done\x00"
 
-// answer tells the client the server's place, and waits until it knows it.
+// answer sends the server's place and waits until the client confirms it.
 func answer(c io.ReadWriter, local place) error {
 	if _, err := io.WriteString(c, local.text()); err != nil {
 		return err
@@ -93,7 +93,7 @@ func answer(c io.ReadWriter, local place) error {
 	return nil
 }
 
-// ask tells the server the client's place, and returns the server's.
+// ask sends the client's place and returns the server's.
 func ask(c io.ReadWriter, local place) (place, error) {
 	if _, err := io.WriteString(c, local.text()); err != nil {
 		return place{}, err

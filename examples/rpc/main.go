@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command rpc calls procedures of a server from several clients. The server has one shared receive
+// Command rpc calls a server's procedures from several clients. The server uses one shared receive
 // queue and one completion queue for all connections.
 //
 //	rpc [-device NAME] [-listen ADDR]
 //
-// It uses the user-space RNIC, or another device with shared receive queues, and an address of that
-// device.
+// It uses the user-space RNIC, or another device that has shared receive queues, with one of that
+// device's addresses.
 package main
 
 import (
@@ -94,7 +94,7 @@ func dial(ctx context.Context, address string, dev *verbs.Device) (*cm.Endpoint,
 		cm.EndpointConfig{Messages: 1, MessageSize: messageSize})
 }
 
-// call sends a request and returns the answer.
+// call sends a request and returns the response.
 func call(ctx context.Context, ep *cm.Endpoint, request string) (string, error) {
 	if err := ep.Send(ctx, []byte(request)); err != nil {
 		return "", err

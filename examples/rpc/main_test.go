@@ -19,7 +19,7 @@ func Example() {
 	// Output: 300 calls answered
 }
 
-// start starts a server on the first NIC of a network, which ends with the test.
+// start starts a server on the first NIC of a network; it stops with the test.
 func start(t *testing.T, nw *goverbstest.Network) {
 	t.Helper()
 	ln, err := cm.Listen(t.Context(), "server:7306", cm.Config{Device: nw.Device(0)})
@@ -43,7 +43,7 @@ func client(t *testing.T, nw *goverbstest.Network) *cm.Endpoint {
 	return ep
 }
 
-// A client whose connection breaks does not disturb another one, and costs no receive.
+// A client whose connection breaks does not affect another client, and costs no receive.
 func TestBrokenClient(t *testing.T) {
 	nw := goverbstest.New(t, goverbstest.Options{})
 	start(t, nw)
@@ -64,7 +64,7 @@ func TestBrokenClient(t *testing.T) {
 	}
 }
 
-// A call that is given up leaves its answer for the next Recv; so the client connects again.
+// The response to an abandoned call remains for the next Recv, so the client reconnects.
 func TestSlowNetwork(t *testing.T) {
 	nw := goverbstest.New(t, goverbstest.Options{})
 	start(t, nw)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// Messages are all that this example needs, so it runs on an RNIC without RFC 7306 too.
+// This example needs only messages, so it also runs on an RNIC without RFC 7306.
 func TestPlain(t *testing.T) {
 	require.NoError(t, run(t.Context(), usiw.PlainName, "127.0.0.1:0"))
 }

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	messageSize = 256 // bytes of a request or an answer
+	messageSize = 256 // bytes of a request or a response
 	maxClients  = 64
-	// in the shared receive queue: at least one for each request that clients may have under way
+	// in the shared receive queue: at least one for each request that clients may have in progress
 	receives    = 128
-	sends       = 2               // answers that one client may have under way
-	lastAnswers = 3 * time.Second // for these to arrive when the server ends
+	sends       = 2               // responses that one client may have in progress
+	lastAnswers = 3 * time.Second // for these to arrive when the server shuts down
 )
 
-// server has what all connections share.
+// server holds what all connections share.
 type server struct {
 	d       *verbs.Dispatcher
 	pd      *verbs.PD
@@ -35,7 +35,7 @@ type server struct {
 // message is a request in the i-th buffer.
 type message struct{ i, length int }
 
-// serve answers requests by a procedure until ctx is done.
+// serve answers requests with procedure until ctx is done.
 func serve(ctx context.Context, ln *cm.Listener, procedure func(request []byte) []byte) error {
 	vctx := ln.Context()
 	pd, err := vctx.AllocPD()
@@ -85,7 +85,7 @@ func serve(ctx context.Context, ln *cm.Listener, procedure func(request []byte) 
 		if err != nil {
 			return err
 		}
-		// What goes wrong with one client does not concern the others.
+		// Errors of one client do not affect the others.
 		wg.Go(func() { s.client(ctx, req, procedure) })
 	}
 }
@@ -100,8 +100,8 @@ func (s *server) post(i int) error {
 	return err
 }
 
-// received gives a request to the goroutine of its client. The dispatcher calls it, so it does not
-// wait: the channel has room for all buffers.
+// received passes a request to its client's goroutine. It must not block, because the dispatcher
+// calls it: the channel has room for all buffers.
 func (s *server) received(wc *verbs.WC) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *server) client(ctx context.Context, req *cm.Request, procedure func([]b
 	}
 }
 
-// forget forgets a client, and posts the buffers of requests that nobody answers any more.
+// forget removes a client and posts the buffers of its unanswered requests again.
 func (s *server) forget(num uint32, requests chan message) {
 	s.mu.Lock()
 	delete(s.clients, num)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bridge joins every connection of a listener to a connection of its own to the target.
+// bridge joins every connection of a listener to a new connection to the target.
 type bridge struct {
 	target      endpoint
 	dial        func(ctx context.Context, e endpoint) (stream, error)
@@ -20,18 +20,18 @@ type bridge struct {
 	idleTimeout time.Duration // 0: never
 	log         *slog.Logger
 	metrics     metrics
-	links       sync.WaitGroup // one for each that is open
+	links       sync.WaitGroup // one for each open link
 }
 
-// The pauses after an error of Accept that passes, such as a lack of descriptors: the first one,
-// which is doubled up to the last one.
+// The delays after a transient error of Accept, such as running out of descriptors: the first one,
+// which doubles up to the last one.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// accept accepts connections until the listener is closed, or has an error that does not pass,
-// which it returns. When ctx is done, the connections are aborted.
+// accept accepts connections until the listener is closed or returns a permanent error, which
+// accept returns. When ctx is done, the connections are aborted.
 func (b *bridge) accept(ctx context.Context, ln net.Listener) error {
 	pause := firstPause
 	for {
@@ -58,7 +58,7 @@ func passes(err error) bool {
 	return errors.As(err, &e) && e.Temporary()
 }
 
-// take refuses a connection, or serves it in a goroutine.
+// take refuses a connection or serves it in a goroutine.
 func (b *bridge) take(ctx context.Context, c net.Conn) {
 	b.metrics.accepted.Add(1)
 	if b.maxConns > 0 && b.metrics.active.Value() >= int64(b.maxConns) {
@@ -74,7 +74,7 @@ func (b *bridge) take(ctx context.Context, c net.Conn) {
 	})
 }
 
-// serve serves one connection to its end, and logs that in one line.
+// serve serves one connection until it ends, then logs one line about it.
 func (b *bridge) serve(ctx context.Context, c net.Conn) {
 	log := b.log.With("client", peerOf(c), "target", b.target)
 	client, err := asStream(c)

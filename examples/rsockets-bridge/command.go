@@ -13,21 +13,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit statuses.
+// Exit statuses.
 const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// usageError says that the command line is wrong. Its text names the option and the value.
+// usageError reports a wrong command line. Its text names the option and the value.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// options are the options of the command line. A limit or time of 0 is none.
+// options are the command-line options. A limit or duration of 0 means none.
 type options struct {
 	listen, dial  endpoint
 	device        string
@@ -39,7 +39,7 @@ type options struct {
 	deviceIsGiven bool
 }
 
-// execute executes a command line and returns the exit status. The log goes to stderr.
+// execute executes a command line and returns the exit status. Logs go to stderr.
 func execute(args []string, stdout, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	cmd := newCommand(log)
@@ -131,7 +131,7 @@ func (o *options) parse(listen, dial string) (err error) {
 	return nil
 }
 
-// rdma reports whether one of the endpoints is an rsocket.
+// rdma reports whether either endpoint is an rsocket.
 func (o *options) rdma() bool {
 	return o.listen.scheme == schemeRSocket || o.dial.scheme == schemeRSocket
 }

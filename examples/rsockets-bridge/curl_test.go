@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program returns the path of a program that a test needs, which a Debian package has.
+// program returns the path of a program that a test needs, from a Debian package.
 func program(t *testing.T, name, pkg string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -34,7 +34,7 @@ func program(t *testing.T, name, pkg string) string {
 	return path
 }
 
-// output runs a program to its end, which must be good, and returns what it writes to stdout.
+// output runs a program, which must succeed, and returns its stdout.
 func output(t *testing.T, within time.Duration, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -52,8 +52,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// fileServer is a target: a web server with one file, which answers what is uploaded with its
-// SHA-256.
+// fileServer is a target: a web server with one file, which answers uploads with their SHA-256.
 func fileServer(t *testing.T, data []byte) (url string) {
 	t.Helper()
 	ln, url := listenAt(t, schemeTCP)
@@ -99,14 +98,14 @@ func curls(t *testing.T, b *process, data []byte) {
 	require.Equal(t, sum(data), output(t, limit, curl, append(options, "--upload-file", put, url)...))
 }
 
-// curl gets and puts a file of a web server.
+// curl gets and puts a file on a web server.
 func TestCurl(t *testing.T) {
 	data := random(2 << 20)
 	for _, f := range forms {
 		t.Run(f.name, func(t *testing.T) {
 			url := fileServer(t, data)
 			if f.scheme == schemeUnix {
-				// The target of curl's bridge is a socket of a second bridge, whose target is the
+				// The target of curl's bridge is the socket of a second bridge, whose target is the
 				// web server.
 				second := startBridge(t, "unix://"+filepath.Join(t.TempDir(), "socket"), url)
 				url = second.url(t)

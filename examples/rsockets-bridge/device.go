@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// openDevice returns the device of a name, and what closes it. It has been tried whether the device
-// can be opened. A name that no device has is wrong usage.
+// openDevice returns the named device and a function that closes it. It checks that the device can
+// be opened. An unknown name is a usage error.
 func openDevice(name string) (dev *verbs.Device, closeDevice func() error, err error) {
 	if strings.HasPrefix(name, ibcompat.Prefix) {
 		return nil, nil, usage("--device %q: rsockets run on the device below it (%s)", name,

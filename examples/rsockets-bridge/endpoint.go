@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// The schemes of URLs.
+// URL schemes.
 const (
 	schemeTCP     = "tcp"
 	schemeUnix    = "unix"
 	schemeRSocket = "rsocket"
 )
 
-// maxPath is the longest path of a unix socket in bytes, without the zero at its end (unix(7),
-// sun_path).
+// maxPath is the maximum length in bytes of a unix socket's path, without the terminating zero
+// (unix(7), sun_path).
 const maxPath = 107
 
 // endpoint is where the bridge listens, or what it connects to.
@@ -27,7 +27,7 @@ type endpoint struct {
 	address string // HOST:PORT, or the path of a unix socket
 }
 
-// parseEndpoint makes an endpoint of a URL.
+// parseEndpoint parses a URL.
 func parseEndpoint(text string) (endpoint, error) {
 	scheme, address, found := strings.Cut(text, "://")
 	if !found {
@@ -63,7 +63,7 @@ func checkHostPort(address string) error {
 	return nil
 }
 
-// complete reports what an endpoint lacks to be connected to.
+// complete reports what is missing for connecting to an endpoint.
 func (e endpoint) complete() error {
 	if e.scheme == schemeUnix {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A client's text goes through two bridges, from a unix socket to an rsocket and from there to the
-// server's unix socket.
+// A client's text passes through two bridges: from a unix socket to an rsocket, and from there to
+// the server's unix socket.
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -55,7 +55,7 @@ func Example() {
 					return
 				}
 			}
-			time.Sleep(10 * time.Millisecond) // until the bridges listen
+			time.Sleep(10 * time.Millisecond) // until the bridges are listening
 		}
 	}()
 	for {

@@ -18,12 +18,12 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// kernelHosts are the addresses of the guest's devices.
+// kernelHosts lists the addresses of the guest's devices.
 var kernelHosts = map[string]string{"rxe0": "10.78.0.1", "siw0": "10.77.0.1"}
 
-// queuePairs counts the queue pairs that programs like this one have on a device. The kernel tells
-// the first 15 bytes of the name of a program, and not its process but the thread that made the
-// queue pair.
+// queuePairs counts the queue pairs that programs like this one have on a device. The kernel
+// reports the first 15 bytes of a program's name, and the thread that created the queue pair
+// instead of the process.
 func queuePairs(t *testing.T, device string) int {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource", "show", "qp", "link", device+"/1").CombinedOutput()
@@ -32,8 +32,8 @@ func queuePairs(t *testing.T, device string) int {
 	return strings.Count(string(out), "comm "+name[:min(len(name), 15)]+" ")
 }
 
-// Two processes on devices of the kernel: bytes both ways with half closes, aborts, curl, an end in
-// order, and all of that over RDMA.
+// Two processes on kernel devices: bytes in both directions with half closes, aborts, curl, and an
+// orderly exit, all over RDMA.
 func TestKernel(t *testing.T) {
 	for device, host := range kernelHosts {
 		t.Run(device, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// TestKernelCurl: curl and a web server, with devices of the kernel between them.
+// TestKernelCurl runs curl and a web server with kernel devices between them.
 func TestKernelCurl(t *testing.T) {
 	for device, host := range kernelHosts {
 		t.Run(device, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestKernelCurl(t *testing.T) {
 	}
 }
 
-// TestKernelRcopy: rcopy of librdmacm copies a file to another rcopy through a bridge, which is the
-// server of the one and the client of the other.
+// TestKernelRcopy: librdmacm's rcopy copies a file to another rcopy through a bridge, which is the
+// server of one and the client of the other.
 func TestKernelRcopy(t *testing.T) {
 	for device, host := range kernelHosts {
 		t.Run(device, func(t *testing.T) {

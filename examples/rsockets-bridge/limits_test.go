@@ -40,15 +40,15 @@ func TestMaxConns(t *testing.T) {
 	require.Equal(t, len("the first"+"the second"+"goes on"+"goes on too"), m["bytes_to_target"])
 	require.Equal(t, m["bytes_to_target"], m["bytes_to_client"])
 
-	// The place of one that ends is free again.
+	// The place of a connection that ends becomes free again.
 	require.NoError(t, one.Close())
 	b.await(t, "msg=done")
 	require.Eventually(t, func() bool { return b.metrics(t)["active"] == 1 }, limit, 5*time.Millisecond)
 	exchange(t, b.dial(t), "the fourth")
 }
 
-// A client whose target cannot be reached is told so by the end of its connection, and the log says
-// why in one line.
+// A client whose target is unreachable has its connection closed, and the log gives the reason in
+// one line.
 func TestUnreachable(t *testing.T) {
 	for _, scheme := range []string{schemeTCP, schemeRSocket} {
 		t.Run(scheme, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestUnreachable(t *testing.T) {
 			require.Len(t, b.lines(client), 1, b.Out.String())
 			require.Equal(t, 1, b.metrics(t)["unreachable"])
 
-			// That was this connection alone.
+			// Only this connection failed.
 			if scheme == schemeRSocket {
 				address := strings.TrimPrefix(target, scheme+"://")
 				ln, echoes := listenAt(t, schemeTCP)
@@ -81,7 +81,7 @@ func silent(ctx context.Context, _ endpoint) (stream, error) {
 	return nil, ctx.Err()
 }
 
-// A target that does not answer is given up after --dial-timeout.
+// A target that does not answer is abandoned after --dial-timeout.
 func TestDialTimeout(t *testing.T) {
 	b := newTestBridge(t, silent)
 	b.dialTimeout = time.Millisecond
@@ -94,7 +94,7 @@ func TestDialTimeout(t *testing.T) {
 	require.Zero(t, b.metrics.active.Value())
 }
 
-// The end of --drain-timeout ends an attempt to reach the target too.
+// The end of --drain-timeout also cancels an attempt to reach the target.
 func TestCutWhileDialling(t *testing.T) {
 	b := newTestBridge(t, silent)
 	client, peer := tcpPair(t)
@@ -108,8 +108,7 @@ func TestCutWhileDialling(t *testing.T) {
 	require.EqualValues(t, 1, b.metrics.aborted.Value())
 }
 
-// Only a connection on which nothing moves is idle. The time is that of the bubble: nothing here
-// waits in fact.
+// Only a connection on which nothing moves is idle. Time is synthetic: nothing really waits.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, clientPeer := pipe()
@@ -118,7 +117,7 @@ func TestIdle(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- l.run(t.Context(), time.Minute) }()
 
-		// Bytes of either direction count.
+		// Bytes in either direction count.
 		ends := []stream{clientPeer, targetPeer}
 		for i := range 6 {
 			time.Sleep(59 * time.Second)
@@ -153,7 +152,7 @@ func TestIdleTimeout(t *testing.T) {
 	require.Equal(t, 1, m["aborted"])
 }
 
-// An Accept that fails for a while is repeated; one that has failed for good ends the bridge.
+// After a transient error Accept is retried; a permanent one ends the bridge.
 func TestAcceptFails(t *testing.T) {
 	b := newTestBridge(t, func(context.Context, endpoint) (stream, error) { return nil, errors.New("no target") })
 	client, peer := tcpPair(t)
@@ -169,7 +168,7 @@ func TestAcceptFails(t *testing.T) {
 	require.EqualValues(t, 1, b.metrics.accepted.Value())
 }
 
-// failing is a listener with one connection, and errors.
+// failing is a listener that returns one connection and errors.
 type failing struct {
 	net.Listener
 	errs []error

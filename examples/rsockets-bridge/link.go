@@ -11,29 +11,28 @@ import (
 	"time"
 )
 
-// errIdle is why a link ends on which nothing has moved for too long.
+// errIdle is why an idle link is aborted.
 var errIdle = errors.New("idle for too long")
 
-// link is a client's connection and the one to the target, joined. Each direction is carried by a
-// goroutine:
+// link joins a client's connection and the one to the target. A goroutine carries each direction:
 //
-//	direction     open ---- end of the data ----> CloseWrite of the other side      both done: both are closed
-//	                |
-//	                +------ any error ----------> both sides are aborted        so is a link that is idle, or cut off
+//	open ---- end of data ----> CloseWrite of the other side; once both directions end: closed
+//	  |
+//	  +------ any error ------> both sides are aborted, as when the link is idle or cut off
 //
-// An end that a side has not asked for is never passed on as the end of the data.
+// Only an orderly end of data is passed on as such.
 type link struct {
 	client, target     stream
 	toTarget, toClient meter
 
 	began time.Time
-	last  atomic.Int64 // when bytes moved last, in nanoseconds after began
+	last  atomic.Int64 // when bytes last moved, in nanoseconds after began
 
 	ending sync.Once
 	cause  error // why the link was aborted, nil if it was not; set in ending
 }
 
-// meter counts the bytes of one direction of a link, and of the bridge.
+// meter counts the bytes of one direction, for the link and for the bridge.
 type meter struct {
 	bytes atomic.Int64
 	total interface{ Add(bytes int64) }
@@ -45,9 +44,9 @@ func newLink(client, target stream, m *metrics) *link {
 	return l
 }
 
-// run carries bytes until both directions have ended, or the link is aborted: by an error, because
-// nothing has moved for the time idle (0: never), or because ctx is done. It returns why the link
-// was aborted, nil if it was not. Both sides are closed then.
+// run carries bytes until both directions have ended or the link is aborted: by an error, because
+// nothing moved for the duration idle (0: never), or because ctx is done. It returns why the link
+// was aborted, or nil. Both sides are closed then.
 func (l *link) run(ctx context.Context, idle time.Duration) error {
 	defer context.AfterFunc(ctx, func() { l.abort(context.Cause(ctx)) })()
 	if idle > 0 {
@@ -66,7 +65,7 @@ func (l *link) run(ctx context.Context, idle time.Duration) error {
 	return l.cause
 }
 
-// carry carries one direction to its end.
+// carry carries one direction until it ends.
 func (l *link) carry(dst, src stream, m *meter) {
 	err := l.copy(dst, src, m)
 	if err == nil {
@@ -77,11 +76,11 @@ func (l *link) carry(dst, src stream, m *meter) {
 	}
 }
 
-// buffers are for copies of which neither side is an rsocket.
+// buffers are for copies without an rsocket on either side.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// copy copies from src to dst until src ends. An rsocket copies from and to its registered buffers
-// by itself.
+// copy copies from src to dst until src ends. An rsocket copies from and to its own registered
+// buffers.
 func (l *link) copy(dst, src stream, m *meter) error {
 	var err error
 	switch {
@@ -97,7 +96,7 @@ func (l *link) copy(dst, src stream, m *meter) error {
 	return err
 }
 
-// tap is one side of a copy. What is read from it or written to it has moved.
+// tap is one side of a copy; it counts what is read from or written to it.
 type tap struct {
 	stream stream
 	link   *link
@@ -124,7 +123,7 @@ func (t tap) moved(bytes int) {
 	}
 }
 
-// watch aborts the link when no byte has moved for the time idle.
+// watch aborts the link when no byte has moved for the duration idle.
 func (l *link) watch(ctx context.Context, idle time.Duration) {
 	for left := idle; left > 0; left = time.Duration(l.last.Load()) + idle - time.Since(l.began) {
 		select {
@@ -136,7 +135,7 @@ func (l *link) watch(ctx context.Context, idle time.Duration) {
 	l.abort(errIdle)
 }
 
-// abort ends both sides at once. The cause of the first abort remains.
+// abort aborts both sides immediately. Only the first cause is kept.
 func (l *link) abort(cause error) {
 	l.ending.Do(func() {
 		l.cause = cause

@@ -33,7 +33,7 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// The hosts of TestLongListeners, and their addresses.
+// The hosts of TestLongListeners and their addresses.
 const (
 	serverHost   = "10.99.0.1"
 	attackerHost = "10.99.0.2"
@@ -47,9 +47,9 @@ const (
 	callsPerSecond = 1000
 	dialsPerSecond = 50
 	dialsMeasured  = 300
-	burst          = 1000            // dials at once
-	stays          = 7 * time.Second // how long an attacker keeps a call: longer than any time-out of a set-up
-	fillsFor       = 6 * time.Second // how long attackers call before honest peers dial
+	burst          = 1000            // concurrent dials
+	stays          = 7 * time.Second // how long an attacker keeps a connection: longer than any setup timeout
+	fillsFor       = 6 * time.Second // how long attackers connect before honest peers dial
 	mostP99        = 100 * time.Millisecond
 )
 
@@ -88,7 +88,7 @@ var noBuffers = cm.EndpointConfig{Messages: cm.None}
 // refuse is the private data of requests that serveSIW rejects.
 const refuse = "refuse"
 
-// serveSIW rejects in its loop, which must not wait, and accepts in a goroutine for each request.
+// serveSIW rejects in its loop, which must not block, and accepts in a goroutine per request.
 func serveSIW([]string) error {
 	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
@@ -120,9 +120,9 @@ func serveSIW([]string) error {
 	}
 }
 
-// attackRequest is a Request that asks for a peer-to-peer connection, and that every listener
-// accepts: the private data are those of rsockets (struct rs_conn_data), with 64 credits, a table
-// of 2 and a buffer of 4,096 bytes.
+// attackRequest is a Request for a peer-to-peer connection that every listener accepts: its private
+// data is that of rsockets (struct rs_conn_data), with 64 credits, a table of 2 entries and a
+// buffer of 4,096 bytes.
 func attackRequest() []byte {
 	private := make([]byte, 40)
 	private[0], private[3] = 1, 64
@@ -144,12 +144,12 @@ func attackFrame(private []byte) []byte {
 
 const noFirst = "no first message"
 
-// hostile are the calls of attackers: what they send, after which they stay.
+// hostile lists the attackers' connections: what they send, after which they stay.
 var hostile = []struct {
 	name  string
 	local bool // from a loopback address of the server's host
 	sends []byte
-	leave bool // at once
+	leave bool // immediately
 }{
 	{name: noFirst, sends: attackRequest()},
 	{name: "rejected", sends: attackFrame([]byte(refuse))},
@@ -160,8 +160,8 @@ var hostile = []struct {
 	{name: "gone at once", leave: true},
 }
 
-// attack makes calls of one kind from an address until its input ends, and says how many in a
-// second.
+// attack makes connections of one kind from an address until its input ends, and prints their rate
+// per second.
 func attack(args []string) error {
 	kind, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -220,7 +220,7 @@ func dialSIW(args []string) error {
 	})
 }
 
-// measured is what an honest program tells.
+// measured is the result of an honest program.
 type measured struct {
 	P50, P99, Max time.Duration
 	Failed        []string
@@ -230,8 +230,8 @@ func (m measured) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, max %v, %d failed", m.P50, m.P99, m.Max, len(m.Failed))
 }
 
-// measure has an honest peer dial, again and again or many times at once, and tells how long it
-// took. A dial does not wait for the one before.
+// measure has an honest peer dial, repeatedly or many times concurrently, and reports how long it
+// took. A dial does not wait for the previous one.
 func measure(args []string, dial func(nic *usiw.NIC, address string) error) error {
 	from, to := args[0], args[1]
 	dials, perSecond := dialsMeasured, dialsPerSecond
@@ -267,7 +267,7 @@ func measure(args []string, dial func(nic *usiw.NIC, address string) error) erro
 	return json.NewEncoder(os.Stdout).Encode(m)
 }
 
-// command is the test binary as a program on a host.
+// command returns a command that runs the test binary as a program on a host.
 func command(t *testing.T, host *rdmatest.Namespace, env string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -277,16 +277,17 @@ func command(t *testing.T, host *rdmatest.Namespace, env string, args ...string)
 	return cmd
 }
 
-// honestHosts are the addresses from which honest peers dial: a stranger to the attackers, one over
-// IPv6, and one behind the same NAT.
+// honestHosts are the addresses from which honest peers dial: one unrelated to the attackers, one
+// over IPv6, and one behind the same NAT.
 var honestHosts = []struct{ name, from, server string }{
 	{"IPv4", honestHost, serverHost}, {"IPv6", honestHost6, serverHost6},
 	{"the attackers' address", attackerHost, serverHost},
 }
 
-// TestLongListeners: beside hostile calls, a thousand a second, all honest dials from another
-// address succeed, and 99 of 100 within 100 ms. Of those from the attackers' own address nearly all
-// succeed, unless the calls take set-ups. So do a thousand dials at once from one address.
+// TestLongListeners: beside a thousand hostile connections per second, all honest dials from
+// another address succeed, 99 of 100 within 100 ms. Almost all dials from the attackers' own
+// address succeed, unless the attack occupies setups. A thousand concurrent dials from one address
+// succeed too.
 func TestLongListeners(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("runs with " + longVariable + "=1")
@@ -339,7 +340,7 @@ func TestLongListeners(t *testing.T) {
 					m := dial(t, honest.from, honest.server)
 					t.Logf("%s: %v; load %s", honest.name, m, load())
 					if honest.from == attackerHost {
-						if h.name != noFirst { // so many set-ups take all that an address may have
+						if h.name != noFirst { // these setups use up all that an address may have
 							assert.Less(t, len(m.Failed), dialsMeasured/10, honest.name)
 						}
 						continue
@@ -361,7 +362,7 @@ func TestLongListeners(t *testing.T) {
 	}
 }
 
-// load is how many threads have wanted to run lately, on average.
+// load returns the system's load average.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -370,10 +371,10 @@ func load() string {
 	return strings.Fields(string(text))[0]
 }
 
-// fewDescriptors is how many serveWithFew may have.
+// fewDescriptors is how many descriptors serveWithFew may have.
 const fewDescriptors = 300
 
-// serveWithFew accepts connections, until there are no descriptors for more, and again.
+// serveWithFew accepts connections until there are no descriptors for more, then again.
 func serveWithFew(args []string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: fewDescriptors, Max: fewDescriptors}); err != nil {
 		return err
@@ -423,8 +424,8 @@ func serveWithFew(args []string) error {
 	}
 }
 
-// TestFewDescriptors: at the limit of descriptors dials fail, and Accept says why. Afterwards it
-// goes on.
+// TestFewDescriptors: at the descriptor limit dials fail, and Accept reports why. Afterwards it
+// continues.
 func TestFewDescriptors(t *testing.T) {
 	for _, kind := range []string{"siw", "rsocket"} {
 		t.Run(kind, func(t *testing.T) {

@@ -25,11 +25,10 @@ import (
 // These tests take minutes. They run if GOVERBS_TEST_LONG is set: make test-bridge.
 const longVariable = "GOVERBS_TEST_LONG"
 
-// longLimit is how long a program of these tests may run.
+// longLimit bounds the run of a program in these tests.
 const longLimit = 5 * time.Minute
 
-// everyDevice runs a long test on the user-space RNIC, and in the guest on the devices of the
-// kernel.
+// everyDevice runs a long test on the user-space RNIC, and in the guest on kernel devices.
 func everyDevice(t *testing.T, test func(t *testing.T, device, host string)) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("runs with " + longVariable + "=1")
@@ -45,8 +44,8 @@ func everyDevice(t *testing.T, test func(t *testing.T, device, host string)) {
 	}
 }
 
-// serves starts a server, and waits until it listens at an address. It is killed at the end of the
-// test.
+// serves starts a server and waits until it is listening on an address. It is killed at the end of
+// the test.
 func serves(t *testing.T, address, name string, args ...string) *testprogram.Program {
 	t.Helper()
 	p := testprogram.Start(t, exec.Command(name, args...))
@@ -61,7 +60,7 @@ func serves(t *testing.T, address, name string, args ...string) *testprogram.Pro
 }
 
 // Redis: what one connection sets, others get, and redis-benchmark runs 50 connections with
-// pipelines.
+// pipelining.
 func TestLongRedis(t *testing.T) {
 	everyDevice(t, func(t *testing.T, device, host string) {
 		address := nobody(t)
@@ -79,8 +78,8 @@ func TestLongRedis(t *testing.T) {
 		}
 		clients := "50"
 		if device != "usiw0" {
-			// on the emulated processor of the guest 50 connections at once take longer than the
-			// bridge waits
+			// on the guest's emulated processor, 50 concurrent connections take longer than the
+			// bridge's timeout
 			clients = "8"
 		}
 		out := output(t, longLimit, benchmark, "-p", port, "-n", "20000", "-c", clients, "-P", "4", "-t",
@@ -92,7 +91,7 @@ func TestLongRedis(t *testing.T) {
 	})
 }
 
-// iperf3 has one connection for control and four for data, in each direction.
+// iperf3 uses one control connection and four for data, in each direction.
 func TestLongIperf3(t *testing.T) {
 	everyDevice(t, func(t *testing.T, device, host string) {
 		iperf3 := program(t, "iperf3", "iperf3")
@@ -122,7 +121,7 @@ func TestLongIperf3(t *testing.T) {
 	})
 }
 
-// sshd is a server of OpenSSH with keys that exist as long as the test.
+// sshd is an OpenSSH server whose keys exist for the duration of the test.
 type sshd struct{ address, key, port string }
 
 func startSSHD(t *testing.T) sshd {
@@ -141,21 +140,21 @@ func startSSHD(t *testing.T) sshd {
 		"PasswordAuthentication no", "PidFile none", "Subsystem sftp internal-sftp", "",
 	}, "\n")), 0o600))
 	if os.Getuid() == 0 {
-		require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // where it confines itself
+		require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // its privilege separation directory
 	}
 	p := testprogram.Start(t, exec.Command(program(t, "sshd", "openssh-server"), "-D", "-e", "-f", config))
 	p.Out.Await(t, "Server listening")
 	return sshd{address: address, key: filepath.Join(dir, "user")}
 }
 
-// options are those of ssh and scp for this server through a bridge.
+// options returns the options of ssh and scp for this server through a bridge.
 func (s sshd) options(t *testing.T, b *process) []string {
 	_, port, _ := net.SplitHostPort(b.address(t))
 	return []string{"-F", "none", "-i", s.key, "-o", "Port=" + port, "-o", "StrictHostKeyChecking=no", "-o",
 		"UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"}
 }
 
-// scp copies 64 MiB there and back, and a session of ssh survives a minute in which nothing moves.
+// scp copies 64 MiB in both directions, and an ssh session survives a minute of inactivity.
 func TestLongSSH(t *testing.T) {
 	everyDevice(t, func(t *testing.T, device, host string) {
 		server := startSSHD(t)
@@ -183,7 +182,7 @@ func TestLongSSH(t *testing.T) {
 	})
 }
 
-// A thousand connections are open at once, and each gets its own bytes back.
+// A thousand connections are open concurrently, and each gets its own bytes back.
 func TestLongThousand(t *testing.T) {
 	const conns = 1000
 	everyDevice(t, func(t *testing.T, device, host string) {
@@ -244,7 +243,7 @@ func echoes(c net.Conn, text string) error {
 	return nil
 }
 
-// resident returns how much memory a process has.
+// resident returns the memory usage of a process.
 func resident(t *testing.T, p *process) string {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))

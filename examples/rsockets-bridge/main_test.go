@@ -10,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// asBridge names the environment variable with which the test binary is the program itself.
+// asBridge is the environment variable that makes the test binary run as the program.
 const asBridge = "RSOCKETS_BRIDGE_TEST"
 
-// asRole names the environment variable with which it is one of roles.
+// asRole is the environment variable that makes it run as one of roles.
 const asRole = "RSOCKETS_BRIDGE_TEST_ROLE"
 
 // roles are other programs that tests need.

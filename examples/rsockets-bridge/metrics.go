@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// metrics are the counts of a bridge since its start, but for active. All methods may be called
-// concurrently.
+// metrics counts events since the bridge started; active is the current number. All methods may be
+// called concurrently.
 type metrics struct {
-	accepted    expvar.Int // connections, those that were refused too
-	active      expvar.Int // connections that are open now, also while the target is being connected to
+	accepted    expvar.Int // connections, including refused ones
+	active      expvar.Int // open connections, including those still connecting to the target
 	refused     expvar.Int // connections over --max-conns
 	unreachable expvar.Int // connections whose target could not be reached
-	aborted     expvar.Int // connections that an error of one side, --idle-timeout or --drain-timeout has ended
-	idle        expvar.Int // those of them that --idle-timeout has ended
-	toTarget    expvar.Int // bytes that were read from clients
-	toClient    expvar.Int // bytes that were read from the target
+	aborted     expvar.Int // connections ended by an error of one side, --idle-timeout or --drain-timeout
+	idle        expvar.Int // those of them ended by --idle-timeout
+	toTarget    expvar.Int // bytes read from clients
+	toClient    expvar.Int // bytes read from the target
 }
 
 // vars returns the metrics under their names in JSON.
@@ -36,8 +36,8 @@ func (m *metrics) vars() *expvar.Map {
 	return vars
 }
 
-// serve publishes the metrics as "bridge", beside those that expvar always has, until the process
-// ends. It returns the address of the HTTP server.
+// serve publishes the metrics as "bridge", next to expvar's own variables, until the process exits.
+// It returns the address of the HTTP server.
 func (m *metrics) serve(address string) (net.Addr, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {

@@ -20,7 +20,7 @@ func newTestBridge(t *testing.T, dial func(ctx context.Context, e endpoint) (str
 		log: slog.New(slog.DiscardHandler)}
 }
 
-// tcpPair returns both ends of a connection of TCP.
+// tcpPair returns both ends of a TCP connection.
 func tcpPair(t *testing.T) (accepted, dialled stream) {
 	t.Helper()
 	ln, _ := listenAt(t, schemeTCP)
@@ -31,7 +31,7 @@ func tcpPair(t *testing.T) (accepted, dialled stream) {
 	return acceptOne(t, ln), c.(stream)
 }
 
-// pipe returns both ends of a connection in memory, for tests whose time is not real.
+// pipe returns both ends of a connection in memory, for tests with synthetic time.
 func pipe() (stream, stream) {
 	there, back := newHalf(), newHalf()
 	return &pipeEnd{in: back, out: there}, &pipeEnd{in: there, out: back}
@@ -48,7 +48,7 @@ func newHalf() half {
 }
 
 type pipeEnd struct {
-	net.Conn // has no other method that is called
+	net.Conn // no other method is called
 	in, out  half
 }
 

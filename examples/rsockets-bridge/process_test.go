@@ -31,13 +31,13 @@ func execBridge(t *testing.T, args ...string) *process {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, args...)
-	// A process with the race detector would sleep for a second at its end.
+	// A process with the race detector would sleep for a second when it exits.
 	cmd.Env = append(os.Environ(), asBridge+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return &process{testprogram.Start(t, cmd)}
 }
 
-// startBridge starts the program and waits until it listens. It must end in order at the end of the
-// test, if the test has not ended it: all its connections are closed then, or about to be.
+// startBridge starts the program and waits until it is listening. It must exit cleanly at the end
+// of the test unless the test has ended it; by then, all its connections are closed or about to be.
 func startBridge(t *testing.T, listen, dial string, args ...string) *process {
 	t.Helper()
 	p := execBridge(t, append([]string{"--listen", listen, "--dial", dial}, args...)...)
@@ -51,7 +51,7 @@ func startBridge(t *testing.T, listen, dial string, args ...string) *process {
 	return p
 }
 
-// chain starts two bridges, tcp to rsocket and rsocket to tcp, and returns both. args are for the
+// chain starts two bridges, tcp to rsocket and rsocket to tcp, and returns both. args apply to the
 // first one.
 func chain(t *testing.T, device, host, target string, args ...string) (front, back *process) {
 	t.Helper()
@@ -76,7 +76,7 @@ func (p *process) await(t *testing.T, text string) string {
 	return p.Out.AwaitMatch(t, `.*`+regexp.QuoteMeta(text)+`.*\n`)[0]
 }
 
-// url returns where a bridge listens.
+// url returns the URL on which a bridge listens.
 func (p *process) url(t *testing.T) string {
 	t.Helper()
 	return regexp.MustCompile(`listen=(\S+)`).FindStringSubmatch(p.await(t, "msg=listening"))[1]
@@ -102,8 +102,8 @@ func (p *process) dial(t *testing.T) stream {
 	return c.(stream)
 }
 
-// closesNext connects to a bridge that closes the connection at once, perhaps before connecting has
-// returned.
+// closesNext connects to a bridge that closes the connection immediately, perhaps before connecting
+// returns.
 func (p *process) closesNext(t *testing.T) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", p.address(t), limit)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// backlog is how many rsockets may wait to be accepted: many clients may come at once.
+// backlog is how many rsockets may wait to be accepted: many clients may connect at the same time.
 const backlog = 1024
 
 // listenRSocket listens for rsockets on a device.
@@ -29,8 +29,8 @@ func dialRSocket(ctx context.Context, device *verbs.Device, address string) (net
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// registered reports whether a connection has buffers of its own, from and to which it can copy: an
-// rsocket.
+// registered reports whether a connection has registered buffers that it copies from and to, as an
+// rsocket does.
 func registered(c net.Conn) bool {
 	_, is := c.(*rsocket.Conn)
 	return is

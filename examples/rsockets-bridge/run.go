@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// errDrained is why connections are aborted that are open at the end of --drain-timeout.
+// errDrained is why connections that are still open after --drain-timeout are aborted.
 var errDrained = errors.New("open for longer than --drain-timeout after the signal")
 
-// run is the program behind the options: it opens the device, listens, and serves connections until
-// a signal. The states are
+// run executes the program with the given options: it opens the device, listens, and serves
+// connections until a signal. The states are
 //
-//	listening -- signal --> draining -- no connection is open any more ----------> nil
+//	listening -- signal --> draining -- all connections are closed --------------> nil
 //	    |                       +------ --drain-timeout: the rest is aborted ----> nil
 //	    +------- the listener fails: draining, then its error
 func run(ctx context.Context, o options, log *slog.Logger) (err error) {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// untilSignal returns a context that the first SIGINT or SIGTERM cancels. At the second one the
-// process exits at once with status 1. After end a signal has the effect that it has by default.
+// untilSignal returns a context that is canceled by the first SIGINT or SIGTERM. The second one
+// exits the process immediately with status 1. After end, signals have their default effect.
 func untilSignal(parent context.Context, log *slog.Logger) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// After a signal nobody is let in any more, and who is in can finish.
+// After a signal no new connections are accepted, and open ones can finish.
 func TestDrain(t *testing.T) {
 	for _, f := range forms {
 		t.Run(f.name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What is open at the end of --drain-timeout is aborted, and that is not an error.
+// Connections still open after --drain-timeout are aborted, which is not an error.
 func TestDrainTimeout(t *testing.T) {
 	ln, url := listenAt(t, schemeTCP)
 	serveEach(t, ln, echo)
@@ -53,7 +53,7 @@ func TestDrainTimeout(t *testing.T) {
 	require.Contains(t, front.await(t, "msg=aborted"), "drain-timeout")
 }
 
-// A second signal ends the program at once, with status 1.
+// A second signal exits the program immediately, with status 1.
 func TestSecondSignal(t *testing.T) {
 	ln, url := listenAt(t, schemeTCP)
 	serveEach(t, ln, echo)

@@ -14,9 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sockets makes listeners and connections of every scheme.
+// sockets creates listeners and connections of every scheme.
 type sockets struct {
-	device *verbs.Device // of rsockets; nil if no endpoint is one
+	device *verbs.Device // for rsockets; nil if no endpoint is one
 }
 
 // listen listens at an endpoint.
@@ -38,8 +38,8 @@ func (s *sockets) listen(ctx context.Context, e endpoint) (net.Listener, error) 
 	}
 }
 
-// abandoned reports whether a path is a socket to which nobody listens: what a program leaves that
-// was killed.
+// abandoned reports whether a path is a socket that no process is listening on, as left behind by a
+// killed program.
 func abandoned(path string) bool {
 	c, err := net.Dial(schemeUnix, path)
 	if err == nil {
@@ -64,5 +64,5 @@ func (s *sockets) dial(ctx context.Context, e endpoint) (stream, error) {
 	return asStream(c)
 }
 
-// url returns where a listener of an endpoint listens; a port 0 has become another one.
+// url returns the address of an endpoint's listener, with the actual port if it was 0.
 func (e endpoint) url(ln net.Listener) string { return fmt.Sprintf("%s://%s", e.scheme, ln.Addr()) }

@@ -7,13 +7,14 @@ import (
 	"net"
 )
 
-// stream is one connection of the bridge: TCP, unix or rsocket.
+// stream is a connection of the bridge: TCP, unix or rsocket.
 type stream interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// asStream returns a connection as a stream. Every kind of connection that the bridge makes is one.
+// asStream returns a connection as a stream. Every kind of connection that the bridge creates
+// implements it.
 func asStream(c net.Conn) (stream, error) {
 	s, ok := c.(stream)
 	if !ok {
@@ -23,11 +24,11 @@ func asStream(c net.Conn) (stream, error) {
 	return s, nil
 }
 
-// endTime is how long an rsocket waits for its peer's end, in seconds. The end of the program must
-// not cut that off.
+// endTime is how many seconds an rsocket waits for its peer to close. Exiting the program must not
+// cut that short.
 const endTime = 5
 
-// finish closes a connection whose two directions have ended.
+// finish closes a connection after both directions have ended.
 func finish(c stream) {
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok && registered(c) {
 		_ = l.SetLinger(endTime)
@@ -35,8 +36,8 @@ func finish(c stream) {
 	_ = c.Close()
 }
 
-// abort closes a connection without waiting for anything, so that its peer notices that this is not
-// the end of the data. Unix sockets know no such end; there the peer finds the connection closed.
+// abort closes a connection without waiting, so that its peer can distinguish this from the end of
+// data. Unix sockets cannot express that; there the peer sees a closed connection.
 func abort(c net.Conn) {
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		_ = l.SetLinger(0)
@@ -44,8 +45,8 @@ func abort(c net.Conn) {
 	_ = c.Close()
 }
 
-// peerOf names the other end of an accepted connection. A client of a unix socket has no address,
-// so that of the socket is told.
+// peerOf returns the name of an accepted connection's peer. A client of a unix socket has no
+// address, so the socket's own is returned.
 func peerOf(c net.Conn) string {
 	if name := c.RemoteAddr().String(); name != "" && name != "@" {
 		return name

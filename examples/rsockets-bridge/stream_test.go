@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forms are the ways from a client to the target that the tests of streams take.
+// forms are the paths from a client to the target that the stream tests use.
 var forms = []struct {
 	name   string
 	scheme string // of the target
@@ -33,7 +33,7 @@ var forms = []struct {
 	}},
 }
 
-// everyForm runs a test over each form: with a bridge, and a listener that is its target.
+// everyForm runs a test over each form, with a bridge and a listener as its target.
 func everyForm(t *testing.T, test func(t *testing.T, b *process, accept func() stream, scheme string)) {
 	for _, f := range forms {
 		t.Run(f.name, func(t *testing.T) {
@@ -52,8 +52,8 @@ func random(n int) []byte {
 	return b
 }
 
-// sends writes all of the data from one end and ends that direction, while the other end reads to
-// the end.
+// sends writes all data from one end and closes that direction, while the other end reads until the
+// end.
 func sends(t *testing.T, from, to stream, data []byte) {
 	t.Helper()
 	sent := make(chan error, 1)
@@ -67,7 +67,7 @@ func sends(t *testing.T, from, to stream, data []byte) {
 	require.True(t, bytes.Equal(data, got), "%d bytes of %d arrived, or other ones", len(got), len(data))
 }
 
-// Either side ends its data first; the other direction goes on.
+// Either side closes its direction first; the other direction continues.
 func TestHalfClose(t *testing.T) {
 	data := random(1 << 20)
 	everyForm(t, func(t *testing.T, b *process, accept func() stream, _ string) {
@@ -87,7 +87,7 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// exchangeOneWay has a few bytes cross alone, in the direction that is still open.
+// exchangeOneWay sends a few bytes in the direction that is still open.
 func exchangeOneWay(t *testing.T, from, to stream) {
 	t.Helper()
 	_, err := io.WriteString(from, "still open")
@@ -98,7 +98,7 @@ func exchangeOneWay(t *testing.T, from, to stream) {
 	require.Equal(t, "still open", string(got))
 }
 
-// A side that aborts has not ended its data, and the other side must notice that.
+// A side that aborts has not sent the end of its data, and the other side must notice that.
 func TestAbort(t *testing.T) {
 	everyForm(t, func(t *testing.T, b *process, accept func() stream, scheme string) {
 		if scheme == schemeUnix {

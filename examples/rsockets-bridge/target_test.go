@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// listenAt listens where a bridge shall connect to: at a port of TCP, or at a unix socket. It
-// returns the URL too.
+// listenAt listens for a bridge to connect to: on a TCP port, or on a unix socket. It also returns
+// the URL.
 func listenAt(t *testing.T, scheme string) (net.Listener, string) {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -27,7 +27,7 @@ func listenAt(t *testing.T, scheme string) (net.Listener, string) {
 	return ln, scheme + "://" + ln.Addr().String()
 }
 
-// serveEach serves each connection of a listener until the end of the test, which waits for that.
+// serveEach serves each connection of a listener until the end of the test, which waits for them.
 func serveEach(t *testing.T, ln net.Listener, serve func(c stream)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -64,7 +64,7 @@ func acceptOne(t *testing.T, ln net.Listener) stream {
 	return c.(stream)
 }
 
-// nobody returns the address of a port of TCP at which nobody listens, or not yet.
+// nobody returns a TCP address on which nothing is listening, at least not yet.
 func nobody(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -40,8 +40,7 @@ func TestParseEndpoint(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is wrong with a command line is told before anything is listened to, with the option and the
-// value.
+// A wrong command line is reported, with the option and the value, before the program listens.
 func TestWrongUsage(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "socket")
@@ -93,14 +92,14 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The same of a process, whose exit status scripts see.
+// The same for a process, whose exit status scripts see.
 func TestWrongUsageOfProcess(t *testing.T) {
 	p := execBridge(t, "--listen", "tcp://127.0.0.1:0", "--dial", "gopher://host:70")
 	p.Ends(t, exitUsage)
 	require.NotContains(t, p.Out.String(), "msg=listening")
 }
 
-// What can only fail when it is tried has the exit status 1.
+// Errors that occur only when the bridge tries have exit status 1.
 func TestCannotListen(t *testing.T) {
 	ln, used := listenAt(t, schemeTCP)
 	for _, args := range [][]string{
@@ -115,8 +114,8 @@ func TestCannotListen(t *testing.T) {
 	}
 }
 
-// A unix socket that a killed program has left is replaced; one that is in use, and any other file,
-// is not.
+// A unix socket left behind by a killed program is replaced; one that is in use, and any other
+// file, is not.
 func TestAbandonedSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	e := endpoint{schemeUnix, path}

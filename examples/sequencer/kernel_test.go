@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// The same program on devices of the kernel.
+// The same program on kernel devices.
 func TestKernelDevices(t *testing.T) {
 	rdmatest.KernelProgram(t, run, nil, "ib:rxe0", "ib:siw0")
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command sequencer gives out numbers: clients draw them by FetchAdd from a word in the memory of a
-// server, whose program does nothing meanwhile. No number is given out twice, and none is left out.
+// Command sequencer hands out numbers: clients draw them with FetchAdd from a word in a server's
+// memory, while the server's program does nothing. No number is handed out twice, and none is
+// skipped.
 //
 //	sequencer [-device NAME] [-listen ADDR]
 //
@@ -26,7 +27,7 @@ import (
 
 const (
 	clients = 4
-	draws   = 250 // of each client
+	draws   = 250 // per client
 )
 
 func main() {
@@ -67,7 +68,7 @@ func run(ctx context.Context, device, listen string) error {
 	return nil
 }
 
-// drawAll runs the server and the clients, and returns how often each number was given out.
+// drawAll runs the server and the clients, and returns how often each number was handed out.
 func drawAll(ctx context.Context, ln *cm.Listener, dev *verbs.Device) ([]int, error) {
 	pd, err := ln.Context().AllocPD()
 	if err != nil {
@@ -104,7 +105,7 @@ func drawAll(ctx context.Context, ln *cm.Listener, dev *verbs.Device) ([]int, er
 	return drawn, errors.Join(err, <-served)
 }
 
-// serve accepts connections, and tells each client where the word is, until ctx is done.
+// serve accepts connections and sends each client the location of the word, until ctx is done.
 func serve(ctx context.Context, ln *cm.Listener, pd *verbs.PD, word *verbs.MR) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()

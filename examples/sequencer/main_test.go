@@ -18,7 +18,7 @@ func Example() {
 	// 1000 numbers for 4 clients, each given out once
 }
 
-// The program is the same on every device that has the atomics, and on every ib: device.
+// The program is the same on every device that supports the atomics, and on every ib: device.
 func TestDevices(t *testing.T) {
 	for _, device := range []string{"ib:usiw0", "ib:usiw0-plain"} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

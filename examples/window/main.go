@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command window has some ranks share memory as programs of MPI do: one-sided put, fetch-and-op,
-// and a fence.
+// Command window lets several ranks share memory as MPI programs do: with one-sided put,
+// fetch-and-op, and a fence.
 //
 //	window [-device NAME] [-listen ADDR]
 //
@@ -25,7 +25,7 @@ import (
 const (
 	ranks   = 3
 	rounds  = 20
-	tickets = 50 // of each rank
+	tickets = 50 // per rank
 )
 
 func main() {
@@ -71,8 +71,8 @@ func run(ctx context.Context, device, listen string) error {
 	return nil
 }
 
-// work is what a rank does: in every round it tells all ranks a number, and looks at what they have
-// told it; then it draws tickets from a word of rank 0.
+// work is the program of a rank. In every round it puts a number into every rank's memory and
+// checks the numbers it received; then it draws tickets from a word of rank 0.
 func work(ctx context.Context, dev *verbs.Device, w *window, addresses []string) error {
 	if err := w.join(ctx, dev, addresses); err != nil {
 		return err
@@ -91,7 +91,7 @@ func work(ctx context.Context, dev *verbs.Device, w *window, addresses []string)
 				return fmt.Errorf("round %d: rank %d has %d of rank %d, not %d", round, w.rank, got, rank, want)
 			}
 		}
-		// Nobody puts the next number before all have looked.
+		// No rank may put its next number before all have checked.
 		if err := w.fence(ctx); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ func Example() {
 	// 3 ranks have seen all that was put in 20 rounds, and drawn 150 tickets
 }
 
-// The program is the same on every device that has the atomics, and on every ib: device.
+// The program is the same on every device that supports the atomics, and on every ib: device.
 func TestDevices(t *testing.T) {
 	for _, device := range []string{"ib:usiw0", "ib:usiw0-plain"} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

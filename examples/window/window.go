@@ -14,15 +14,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The memory of a window: first a word for the fence, which only that of rank 0 uses, then what the
-// program has.
+// A window's memory begins with a word for the fence, which is used only on rank 0, followed by the
+// program's data.
 const fenceWord = 8
 
-// window is memory of every rank that all ranks put data into and do atomics on, as MPI has (MPI
-// 4.0 chapter 12). One goroutine of a rank uses it.
+// window is memory spread over all ranks, in which all ranks put data and perform atomics, as in
+// MPI (MPI 4.0 chapter 12). Only one goroutine of a rank may use it.
 type window struct {
 	rank    int
-	local   []byte // the part of this rank
+	local   []byte // this rank's part
 	pd      *verbs.PD
 	mr      *verbs.MR
 	ln      *cm.Listener
@@ -33,19 +33,19 @@ type window struct {
 	served sync.WaitGroup
 }
 
-// target is the part of another rank, or of this one: they are all reached over a connection.
+// target is the part of another rank, or of this one: all are accessed over a connection.
 type target struct {
 	ep      *cm.Endpoint
 	memory  verbs.Remote
-	sink    verbs.SGE      // for answers
-	answer  *atomic.Uint64 // what is there
-	staging int            // where data to put begin in the memory of ep
+	sink    verbs.SGE      // for responses
+	answer  *atomic.Uint64 // the contents of sink
+	staging int            // offset in ep's memory of data to put
 }
 
-const stagingSize = 4096 // the most that one put takes
+const stagingSize = 4096 // the maximum size of a put
 
-// listenWindow makes the part of a rank, of so many bytes. join makes the window of the parts of
-// all ranks.
+// listenWindow creates a rank's part, of size bytes. join connects the parts of all ranks to a
+// window.
 func listenWindow(ctx context.Context, dev *verbs.Device, listen string, rank, size int) (w *window, err error) {
 	w = &window{rank: rank}
 	defer func() {
@@ -70,7 +70,7 @@ func listenWindow(ctx context.Context, dev *verbs.Device, listen string, rank, s
 		for {
 			ep, err := w.ln.AcceptEndpoint(ctx, cm.EndpointConfig{PD: w.pd, MR: w.mr, Offer: true})
 			if err != nil {
-				return // close has been called; or the rank that has dialled finds the reason
+				return // close was called, or the dialling rank gets the error
 			}
 			w.served.Go(func() {
 				defer ep.Close()
@@ -81,7 +81,7 @@ func listenWindow(ctx context.Context, dev *verbs.Device, listen string, rank, s
 	return w, nil
 }
 
-// join connects to the parts of all ranks, which have been made at these addresses.
+// join connects to the parts of all ranks, which listen at these addresses.
 func (w *window) join(ctx context.Context, dev *verbs.Device, addresses []string) error {
 	for _, address := range addresses {
 		t := &target{staging: 8}
@@ -115,7 +115,8 @@ func (w *window) close() {
 	_ = errors.Join(w.ln.Close(), w.mr.Close(), w.pd.Close())
 }
 
-// put stores data at an offset of a rank's part (MPI_Put). They are there after the next fence.
+// put stores data at an offset of a rank's part (MPI_Put). It is visible there after the next
+// fence.
 func (w *window) put(ctx context.Context, rank, off int, data []byte) error {
 	t := w.targets[rank]
 	to, err := t.memory.Slice(fenceWord+off, len(data))
@@ -130,7 +131,7 @@ func (w *window) put(ctx context.Context, rank, off int, data []byte) error {
 	return err
 }
 
-// fetchAndAdd adds to a word of a rank's part and returns what it was (MPI_Fetch_and_op with
+// fetchAndAdd adds to a word of a rank's part and returns its previous value (MPI_Fetch_and_op with
 // MPI_SUM).
 func (w *window) fetchAndAdd(ctx context.Context, rank, off int, add uint64) (uint64, error) {
 	return w.add(ctx, rank, fenceWord+off, add)
@@ -146,9 +147,9 @@ func (w *window) add(ctx context.Context, rank, at int, add uint64) (uint64, err
 	return t.answer.Load(), err
 }
 
-// fence waits until what all ranks have put before their fence has arrived (MPI_Win_fence). Each
-// connection is asked for an answer, which comes after what was put on it, whatever the fabric.
-// Then the ranks meet at a word of rank 0.
+// fence waits until everything that any rank put before its fence has arrived (MPI_Win_fence). On
+// each connection it reads a word: on every fabric, the response follows earlier puts. Then the
+// ranks synchronize on a word of rank 0.
 func (w *window) fence(ctx context.Context) error {
 	for _, t := range w.targets {
 		word, err := t.memory.Slice(0, 8)
@@ -174,7 +175,7 @@ func (w *window) fence(ctx context.Context) error {
 	return err
 }
 
-// word is a number of this rank's part, in the order of the host.
+// word returns a number of this rank's part, in host byte order.
 func (w *window) word(off int) uint64 {
 	n, err := w.mr.Word(fenceWord + off)
 	if err != nil {
@@ -183,5 +184,5 @@ func (w *window) word(off int) uint64 {
 	return n.Load()
 }
 
-// number is one as put takes it.
+// number encodes a number for put.
 func number(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }

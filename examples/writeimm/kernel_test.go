@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The same program on devices of the kernel: rxe has the operation, siw does not.
+// The same program on kernel devices: rxe supports the operation, siw does not.
 func TestKernelDevices(t *testing.T) {
 	rdmatest.KernelProgram(t, run, map[string]error{"siw0": verbs.ErrNotSupported}, "rxe0", "siw0")
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Command writeimm connects to itself and sends a text by RDMA Write with immediate: it appears in
-// the peer's memory, and the peer gets a completion with the immediate.
+// Command writeimm connects to itself and sends a text by RDMA Write with immediate: the text
+// appears in the peer's memory, and the peer gets a completion with the immediate.
 //
 //	writeimm [-device NAME] [-listen ADDR]
 //
-// It uses the user-space RNIC, or another device with an address of that device.
+// It uses the user-space RNIC, or another device with one of that device's addresses.
 package main
 
 import (
@@ -77,7 +77,7 @@ func receive(ctx context.Context, ln *cm.Listener) error {
 	return nil
 }
 
-// write connects and writes text to the memory of the peer.
+// write connects and writes text to the peer's memory.
 func write(ctx context.Context, address string, cfg cm.Config, text string) error {
 	ep, err := cm.DialEndpoint(ctx, address, cfg, cm.EndpointConfig{Memory: 4096})
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package handles tests every handle in the wrong order: used after Close, closed twice, closed
-// during a wait, closed before the objects that depend on it. It runs on every provider, because
-// the use of a freed C object would crash.
+// Package handles misuses every handle: it uses them after Close, closes them twice, during a wait,
+// and before the objects that depend on them. It runs on every provider, because using a freed C
+// object would crash.
 package handles
 
 import (
@@ -25,14 +25,14 @@ import (
 // limit bounds every wait.
 const limit = 30 * time.Second
 
-// handle is one object under test. Its parents have been made before it.
+// handle is one object under test. Its parents precede it.
 type handle struct {
 	name  string
 	value interface{ Close() error }
 	busy  bool // other objects depend on it
 }
 
-// world is one object of every kind, some of which are connected.
+// world holds one object of every kind, some of them connected.
 type world struct {
 	*testing.T
 	dev     *verbs.Device
@@ -56,7 +56,8 @@ func (w *world) add(name string, busy bool, value interface{ Close() error }) {
 	w.Cleanup(func() { require.NoError(w, value.Close()) })
 }
 
-// made requires that an object was made, or that the device does not have this kind of object.
+// made requires that an object was created, or that the device does not support this kind of
+// object.
 func (w *world) made(err error) bool {
 	w.Helper()
 	if errors.Is(err, verbs.ErrNotSupported) {
@@ -66,7 +67,7 @@ func (w *world) made(err error) bool {
 	return true
 }
 
-// within is a context for one call.
+// within returns a context for one call.
 func (w *world) within() context.Context {
 	ctx, cancel := context.WithTimeout(w.Context(), limit)
 	w.Cleanup(cancel)
@@ -122,7 +123,7 @@ func newWorld(t *testing.T, dev *verbs.Device, listen string) *world {
 	return w
 }
 
-// path is a path to the device itself, if it has GIDs that can be reached.
+// path returns a path to the device itself, if it has reachable GIDs.
 func (w *world) path() (verbs.AHAttr, bool) {
 	gids, err := w.ctx.GIDs(1)
 	if !w.made(err) || w.dev.Info().Transport == verbs.TransportIWARP {
@@ -133,7 +134,7 @@ func (w *world) path() (verbs.AHAttr, bool) {
 		GRH: verbs.GlobalRoute{DGID: gids[0].GID, SGIDIndex: uint8(gids[0].Index), HopLimit: 64}}, true
 }
 
-// connect makes a listener, a connection to it, and an ID that has not connected.
+// connect creates a listener, a connection to it, and an unconnected ID.
 func (w *world) connect() {
 	w.Helper()
 	var err error
@@ -170,7 +171,7 @@ func (w *world) returns(ch <-chan error, what string) error {
 	panic("not reached")
 }
 
-// Run runs the test on a device that is connected with itself.
+// Run runs the tests on a device that connects to itself.
 func Run(t *testing.T, dev *verbs.Device, listen string) {
 	t.Run("ParentsFirst", func(t *testing.T) { newWorld(t, dev, listen).parentsFirst() })
 	t.Run("UseAfterClose", func(t *testing.T) { newWorld(t, dev, listen).useAfterClose() })
@@ -179,8 +180,8 @@ func Run(t *testing.T, dev *verbs.Device, listen string) {
 	t.Run("CloseAll", func(t *testing.T) { newWorld(t, dev, listen).closeAll() })
 }
 
-// parentsFirst: no object is closed before those that depend on it, and the refusal changes
-// nothing.
+// parentsFirst: no object can be closed before those that depend on it, and the refusal has no
+// effect.
 func (w *world) parentsFirst() {
 	for range 2 {
 		for _, h := range w.handles {
@@ -197,7 +198,7 @@ func (w *world) parentsFirst() {
 	require.NoError(w, w.cq.ReqNotify(false))
 }
 
-// closeInOrder closes everything, children first, each three times.
+// closeInOrder closes everything, children first, each object three times.
 func (w *world) closeInOrder() {
 	for i := len(w.handles) - 1; i >= 0; i-- {
 		for range 3 {
@@ -226,7 +227,7 @@ func (w *world) useAfterClose() {
 		require.Equal(w, window || path, calls == 0, "%s has methods that can fail", h.name)
 	}
 	w.closeInOrder()
-	// A request has no Close: it ends with its answer.
+	// A request has no Close: it ends when it is answered.
 	require.ErrorIs(w, w.request.Reject(nil), verbs.ErrInvalid)
 	_, err := w.request.Accept(w.within(), w.qp, cm.ConnParam{})
 	require.ErrorIs(w, err, verbs.ErrClosed)
@@ -234,7 +235,7 @@ func (w *world) useAfterClose() {
 	w.callAll(&handle{name: "Request"}, func(string, error) {})
 }
 
-// exceptions are methods that do not use the device, or check their arguments first, with their
+// exceptions lists methods that do not use the device, or check their arguments first, with their
 // results.
 var exceptions = map[string]error{
 	"ID.Err":          nil,
@@ -242,14 +243,14 @@ var exceptions = map[string]error{
 	"ID.Abort":        nil, // as Disconnect
 	"ID.CloseContext": nil, // as Close
 	"QP.Err":          nil,
-	"QP.Cause":        nil, // the argument is no completion
+	"QP.Cause":        nil, // the argument is not a completion
 
 	"CompChannel.Release": nil, // as Close
 	"CQ.Wait":             nil,
 	"CQ.WaitSolicited":    nil,
 }
 
-// callAll calls all methods of a handle, with meaningless arguments.
+// callAll calls all methods of a handle with dummy arguments.
 func (w *world) callAll(h *handle, judge func(name string, err error)) (calls int) {
 	v := reflect.ValueOf(h.value)
 	if h.value == nil {
@@ -260,7 +261,7 @@ func (w *world) callAll(h *handle, judge func(name string, err error)) (calls in
 		switch m.Name {
 		case "Close", "CloseAll":
 			continue
-		case "Format", "MarshalJSON": // a closed handle is printed as any other
+		case "Format", "MarshalJSON": // a closed handle is printed like any other
 			js, err := json.Marshal(h.value)
 			require.NoError(w, err, h.name)
 			require.NotEmpty(w, fmt.Sprintf("%+v %s", v.Interface(), js))
@@ -288,8 +289,8 @@ func (w *world) callAll(h *handle, judge func(name string, err error)) (calls in
 	return calls
 }
 
-// argument makes an argument: a context that does not end, a closed QP, a group, one element in a
-// slice, zero otherwise.
+// argument returns an argument: a context that is never done, a closed QP, a multicast address, a
+// slice with one element, or the zero value.
 func (w *world) argument(t reflect.Type) reflect.Value {
 	switch {
 	case t == reflect.TypeFor[context.Context]():
@@ -304,7 +305,7 @@ func (w *world) argument(t reflect.Type) reflect.Value {
 	return reflect.Zero(t)
 }
 
-// useDuringClose closes everything while goroutines call methods of everything.
+// useDuringClose closes all objects while goroutines call their methods.
 func (w *world) useDuringClose() {
 	stop := make(chan struct{})
 	ended := make(chan error, len(w.handles))
@@ -323,7 +324,7 @@ func (w *world) useDuringClose() {
 	}
 	time.Sleep(10 * time.Millisecond)
 	for i := len(w.handles) - 1; i >= 0; i-- {
-		// A goroutine may have a child of this object at the moment.
+		// A goroutine may be holding a child of this object.
 		h := w.handles[i]
 		require.Eventually(w, func() bool {
 			err := h.value.Close()
@@ -339,7 +340,7 @@ func (w *world) useDuringClose() {
 	}
 }
 
-// pound calls methods that do not wait and leave nothing open.
+// pound calls methods that neither wait nor leave anything open.
 func (w *world) pound(value any) {
 	_ = fmt.Sprintf("%+v", value)
 	switch v := value.(type) {
@@ -384,7 +385,7 @@ func (w *world) pound(value any) {
 	time.Sleep(50 * time.Microsecond) // emulated processors are few and slow
 }
 
-// closeDuringWait: Close of a handle ends its waiting calls with ErrClosed.
+// closeDuringWait: closing a handle makes its waiting calls return ErrClosed.
 func (w *world) closeDuringWait() {
 	waits := []struct {
 		name string
@@ -426,7 +427,7 @@ func (w *world) closeDuringWait() {
 	}
 }
 
-// drain takes completions until there is an error.
+// drain polls for completions until an error.
 func (w *world) drain(ctx context.Context, wcs []verbs.WC) error {
 	for {
 		if _, err := w.cq.Wait(ctx, wcs); err != nil {
@@ -435,7 +436,7 @@ func (w *world) drain(ctx context.Context, wcs []verbs.WC) error {
 	}
 }
 
-// connectToSilence makes a call of Connect that is not answered before its ID is closed.
+// connectToSilence returns a call of Connect that remains unanswered until its ID is closed.
 func (w *world) connectToSilence() func(context.Context) error {
 	ln, err := cm.Listen(w.within(), w.listen, cm.Config{Context: w.ctx})
 	require.NoError(w, err)
@@ -447,13 +448,14 @@ func (w *world) connectToSilence() func(context.Context) error {
 	w.add("waiting QP", false, qp)
 	w.add("waiting ID", false, id)
 	w.add("silent Listener", false, ln)
-	// The listener is closed after the ID, so that its refusal does not end the call.
+	// The listener is closed after the ID, so that the call is not ended by a rejection.
 	n := len(w.handles)
 	w.handles[n-1], w.handles[n-2] = w.handles[n-2], w.handles[n-1]
 	return func(ctx context.Context) error { return id.Connect(ctx, qp, cm.ConnParam{}) }
 }
 
-// closeAll closes the objects of verbs by their context; connections end with their QPs.
+// closeAll closes the objects of package verbs through their context; connections end with their
+// QPs.
 func (w *world) closeAll() {
 	require.NoError(w, w.ctx.CloseAll())
 	require.NoError(w, w.ctx.CloseAll())

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 
-# No device at all.
+# No devices.

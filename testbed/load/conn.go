@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Conn is a client's connection to a [Node]. One goroutine uses it, but for ID and QP.
+// Conn is a client's connection to a [Node]. Apart from ID and QP, only one goroutine may use it.
 type Conn struct {
 	ID *cm.ID
 	QP *verbs.QP
@@ -28,8 +28,8 @@ type Conn struct {
 	counts *Counts
 	rng    *rand.Rand
 
-	shadow  []byte // what the server's region holds
-	word    uint64 // what the word at its begin holds
+	shadow  []byte // expected contents of the server's region
+	word    uint64 // expected value of the word at its start
 	pending []uint64
 	next    uint64
 	own     bool // ctx was opened for this connection
@@ -38,7 +38,7 @@ type Conn struct {
 // Options configure a connection.
 type Options struct {
 	Wish Wish
-	// Context is where the connection's objects are made (nil = one of its own).
+	// Context is where the connection's objects are created (nil = a new one).
 	Context *verbs.Context
 	Source  netip.AddrPort // local address (zero = chosen by the route)
 	Retries int            // cm.ConnParam.RetryCount
@@ -48,7 +48,7 @@ type Options struct {
 }
 
 // Dial connects to a Node. If the Node was asked to refuse, the error Is cm.ErrRejected. After an
-// error nothing is left open.
+// error, nothing is left open.
 func Dial(dev *verbs.Device, address string, o Options) (c *Conn, err error) {
 	c = &Conn{ctx: o.Context, counts: o.Counts, rng: rand.New(rand.NewPCG(o.Seed, 1)), shadow: make([]byte, regionLen)}
 	if c.ctx == nil {
@@ -101,14 +101,14 @@ func (c *Conn) Supports(op verbs.Op) bool { return c.ctx.Supports(op) }
 // Context returns the context of the connection's objects.
 func (c *Conn) Context() *verbs.Context { return c.ctx }
 
-// id makes the ID of a request that will complete.
+// id returns the ID for a request that will complete.
 func (c *Conn) id() uint64 {
 	c.next++
 	c.pending = append(c.pending, c.next)
 	return c.next
 }
 
-// post posts requests that were made with id. Of those that are not taken none completes.
+// post posts requests whose IDs are from id. Those that are not accepted do not complete.
 func (c *Conn) post(wrs ...verbs.SendWR) error {
 	n, err := c.QP.PostSend(wrs)
 	c.pending = c.pending[:len(c.pending)-(len(wrs)-n)]
@@ -126,7 +126,7 @@ func (c *Conn) recv(slot int) error {
 	return nil
 }
 
-// Collect waits until everything that is posted has completed, each request once. It returns the
+// Collect waits until everything posted has completed, each request exactly once. It returns the
 // first failure of a request, which Is its verbs.WCStatus.
 func (c *Conn) Collect() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)
@@ -155,16 +155,16 @@ func (c *Conn) Collect() error {
 	return failure
 }
 
-// errTraffic is an error that must not happen even on a disturbed connection.
+// errTraffic is an error that must not occur even on a disturbed connection.
 var errTraffic = errors.New("wrong traffic")
 
-// Wrong reports whether an error of a Conn must not happen even on a disturbed connection: wrong
-// bytes, requests without a completion or with two, calls that do not return.
+// Wrong reports whether an error of a Conn must not occur even on a disturbed connection: wrong
+// bytes, requests with no completion or two, or calls that do not return.
 func Wrong(err error) bool { return errors.Is(err, errTraffic) || errors.Is(err, ErrHang) }
 
-// WaitEnd waits for the completion of all requests and then for the end of the connection. The
-// order matters: on InfiniBand and RoCE the failure of a QP by its own request is noticed only when
-// the completion is polled.
+// WaitEnd waits until all requests have completed, then for the end of the connection. The order
+// matters: on InfiniBand and RoCE, the failure of a QP by its own request is noticed only when the
+// completion is polled.
 func (c *Conn) WaitEnd() error {
 	if err := c.Collect(); Wrong(err) {
 		return err
@@ -182,7 +182,7 @@ func (c *Conn) WaitEnd() error {
 	return nil
 }
 
-// Close closes everything of the connection, which ends if it has not.
+// Close closes the connection and all its objects.
 func (c *Conn) Close() error {
 	var err error
 	hang := within(func() {
@@ -197,7 +197,7 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// sge names n bytes of the connection's memory.
+// sge returns n bytes of the connection's memory.
 func (c *Conn) sge(off, n int) []verbs.SGE {
 	return []verbs.SGE{{Addr: c.mem.Addr() + uint64(off), Length: uint32(n), LKey: c.mem.LKey()}}
 }

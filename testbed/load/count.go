@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// Counts has counters by name. The zero value is ready; all methods may be called concurrently.
+// Counts holds named counters. The zero value is ready to use; all methods may be called
+// concurrently.
 type Counts struct {
 	mu sync.Mutex
 	m  map[string]int
@@ -32,7 +33,7 @@ func (c *Counts) Get(what string) int {
 	return c.m[what]
 }
 
-// String lists everything by name, as "3 cut, 12 echo".
+// String lists all counters by name, such as "3 cut, 12 echo".
 func (c *Counts) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

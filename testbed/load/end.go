@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Ends are the names of the ways that End knows to end a connection in the middle of traffic.
+// Ends returns the names of the ways in which End can end a connection in the middle of traffic.
 func Ends() []string {
 	var names []string
 	for _, e := range ends {
@@ -20,7 +20,7 @@ func Ends() []string {
 
 var ends = []struct {
 	name string
-	run  func(c *Conn) error // its error is one that must not happen
+	run  func(c *Conn) error // returns only errors that must not occur
 }{
 	{"disconnect", func(c *Conn) error { return c.ID.Disconnect() }},
 	{"close QP", func(c *Conn) error { return c.QP.Close() }},
@@ -31,9 +31,9 @@ var ends = []struct {
 	{"cut by the server", (*Conn).cut},
 }
 
-// End ends the connection in the way of that number, counted round, while Writes and Reads are
-// under way. It returns when the connection has ended and everything that was posted has completed.
-// An error is something Wrong.
+// End ends the connection in the numbered way, modulo their number, while Writes and Reads are in
+// progress. It returns when the connection has ended and everything posted has completed. Any error
+// is something Wrong.
 func (c *Conn) End(way int) error {
 	e := &ends[way%len(ends)]
 	var wrs []verbs.SendWR
@@ -59,14 +59,14 @@ func (c *Conn) End(way int) error {
 	return nil
 }
 
-// wrongKey writes with a key that is not the peer's.
+// wrongKey writes with an invalid key.
 func (c *Conn) wrongKey() error {
 	wr := c.write(0, wordLen, 100)
 	wr.RKey ^= 0x5500
 	return c.post(wr)
 }
 
-// cut asks the server to end the connection.
+// cut asks the server to close the connection.
 func (c *Conn) cut() error {
 	off, b := c.slot(0)
 	clear(b[:headLen])

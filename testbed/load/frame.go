@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// A client's request carries Wish as private data, an acceptance the server's region. Messages
-// begin with a header of headLen bytes, whose first one is the kind.
+// A client's request carries a Wish as private data, an acceptance the server's region. Messages
+// begin with a header of headLen bytes, whose first byte is the kind.
 
 // Wish is what a client requests of the server.
 type Wish uint8
@@ -27,19 +27,19 @@ const (
 	slots   = 8    // messages that either side has memory for
 
 	regionLen = 1 << 16 // of the server's region and of the client's memory
-	wordLen   = 8       // at the begin of the server's region, for atomics
+	wordLen   = 8       // at the start of the server's region, for atomics
 )
 
 const (
 	kindEcho byte = 1 + iota // the server sends it back
-	// the server reads what the header names from the client and sends it: address 8, key 4, length
-	// 2
+	// the server reads what the header describes from the client and sends it: address 8 bytes, key
+	// 4, length 2
 	kindPull
-	kindCut // the server ends the connection; the second byte says how
-	kindImm // the server's answer to an immediate, with the value
+	kindCut // the server closes the connection; the second byte says how
+	kindImm // the server's response to an immediate, with the value
 )
 
-// region is memory of a peer.
+// region is a peer's memory.
 type region struct {
 	addr uint64
 	rkey uint32
@@ -50,7 +50,7 @@ func (r region) marshal() []byte {
 	return binary.LittleEndian.AppendUint32(b, r.rkey)
 }
 
-// unmarshalRegion ignores what follows: InfiniBand fills private data up with zeros.
+// unmarshalRegion ignores trailing bytes: InfiniBand pads private data with zeros.
 func unmarshalRegion(b []byte) (region, error) {
 	if len(b) < 13 || b[0] != wishMagic {
 		return region{}, fmt.Errorf("the acceptance has the private data %x", b)

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// serve makes a NIC with a node on it.
+// serve creates a NIC with a node on it.
 func serve(t *testing.T) (*verbs.Device, *Node, *Counts) {
 	t.Helper()
 	nic, err := usiw.New(usiw.Config{})
@@ -63,7 +63,7 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, refusalMsg, string(re.PrivateData))
 }
 
-// TestFindsWrongBytes: what is checked is found when it is wrong.
+// TestFindsWrongBytes: wrong data is detected.
 func TestFindsWrongBytes(t *testing.T) {
 	dev, n, counts := serve(t)
 	c, err := Dial(dev, n.Addr(), Options{Counts: counts})

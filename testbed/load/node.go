@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Node serves connections of one device. All methods may be called concurrently.
+// Node serves connections on one device. All methods may be called concurrently.
 type Node struct {
 	ctx    *verbs.Context
 	pd     *verbs.PD
@@ -29,7 +29,7 @@ type Node struct {
 }
 
 // Serve listens on an address of a device and serves until Close. It passes errors other than the
-// end of a connection to fail, which several goroutines may call at once.
+// end of a connection to fail, which several goroutines may call concurrently.
 func Serve(dev *verbs.Device, address string, counts *Counts, fail func(error)) (*Node, error) {
 	n := &Node{counts: counts, fail: fail}
 	var err error
@@ -52,7 +52,7 @@ func Serve(dev *verbs.Device, address string, counts *Counts, fail func(error)) 
 // Addr returns the address on which the Node listens.
 func (n *Node) Addr() string { return n.ln.Addr().String() }
 
-// Close stops listening and waits until the clients have ended every connection.
+// Close stops listening and waits until the clients have closed every connection.
 func (n *Node) Close() error {
 	name := n.ctx.Device().Name()
 	errs := []error{n.ln.Close()}
@@ -112,7 +112,7 @@ func (n *Node) accept() {
 	}
 }
 
-// serve answers a request and serves the connection. It is not an error if the client has left.
+// serve answers a request and serves the connection. A client that is gone is not an error.
 func (n *Node) serve(req *cm.Request) {
 	data := req.PrivateData()
 	if len(data) < 2 || data[0] != wishMagic {
@@ -132,7 +132,7 @@ func (n *Node) serve(req *cm.Request) {
 	err := s.open(wish)
 	if err == nil {
 		if err = s.accept(req); err != nil {
-			// The client gave up, or was killed. A request must be answered in any case.
+			// The client gave up, or was killed. A request must be answered nevertheless.
 			n.counts.Add("accept failed", 1)
 			_ = req.Reject(nil)
 			err = nil

@@ -10,19 +10,19 @@ import (
 
 const (
 	poolSlots = 128 // receives in a shared receive queue
-	poolUses  = 10  // connections that a shared receive queue serves, after which there is a new one
+	poolUses  = 10  // connections that a shared receive queue serves before it is replaced
 )
 
-// pool is a shared receive queue with its memory. A connection that is cut loses the receives that
-// it has taken, so a pool is used for a limited number of connections.
+// pool is a shared receive queue with its memory. A connection that is cut off loses the receives
+// it has consumed, so a pool serves a limited number of connections.
 type pool struct {
 	srq  *verbs.SRQ
 	mr   *verbs.MR
-	uses int // connections so far
-	refs int // connections now
+	uses int // total number of connections
+	refs int // current number of connections
 }
 
-// takePool returns the current pool, nil if the device has no shared receive queues.
+// takePool returns the current pool, or nil if the device has no shared receive queues.
 func (n *Node) takePool() (*pool, error) {
 	attr, err := n.ctx.QueryDevice()
 	if err != nil || attr.MaxSRQ == 0 {
@@ -45,7 +45,7 @@ func (n *Node) takePool() (*pool, error) {
 	return p, nil
 }
 
-// givePool releases a pool. After its last connection it is closed.
+// givePool releases a pool. It is closed after its last connection.
 func (n *Node) givePool(p *pool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// anyAccess are the rights of memory that any request may use.
+// anyAccess are the rights that permit any request to use the memory.
 const anyAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
 	verbs.AccessMWBind
 
-// What a request's ID says besides the slot, in bits 32 up.
+// What a request's ID says besides the slot, in bits 32 and up.
 const (
 	idRecv uint64 = iota << 32
 	idSend        // a slot of answers is free again
@@ -29,8 +29,8 @@ type server struct {
 	node *Node
 	cq   *verbs.CQ
 	qp   *verbs.QP
-	pool *pool     // nil = receives of its own
-	in   *verbs.MR // receives, if they are its own
+	pool *pool     // nil = separate receives
+	in   *verbs.MR // receives, if not from a pool
 	out  *verbs.MR // answers
 	mem  *verbs.MR // what the client writes and reads
 	id   *cm.ID
@@ -54,7 +54,7 @@ func (s *server) open(wish Wish) (err error) {
 	} else if s.in, err = n.pd.AllocMR(2*slots*slotLen, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	// On iWARP the peer of a Read writes.
+	// On iWARP, the peer responds to a Read by writing.
 	if s.out, err = n.pd.AllocMR(slots*slotLen, anyAccess); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (s *server) run() error {
 	}
 }
 
-// rest takes what is left in the queue when the connection has ended.
+// rest polls what is left in the queue after the connection has ended.
 func (s *server) rest() error {
 	var wcs [16]verbs.WC
 	for {
@@ -132,7 +132,7 @@ func (s *server) rest() error {
 	}
 }
 
-// giveBack puts a receive that is a pool's back into it.
+// giveBack returns a receive that belongs to a pool.
 func (s *server) giveBack(wc *verbs.WC) {
 	if s.pool != nil && wc.ID&idMask == idRecv {
 		if err := s.pool.post(int(uint32(wc.ID))); err != nil {
@@ -141,13 +141,13 @@ func (s *server) giveBack(wc *verbs.WC) {
 	}
 }
 
-// handle handles a completion and reports whether it has cut the connection.
+// handle handles a completion and reports whether it closed the connection.
 func (s *server) handle(wc *verbs.WC) (cut bool, err error) {
 	slot := int(uint32(wc.ID))
 	if wc.Status != verbs.WCSuccess {
 		s.node.counts.Add("server "+wc.Status.String(), 1)
 		s.giveBack(wc)
-		return false, nil // Done comes
+		return false, nil // Done will be closed
 	}
 	switch wc.ID & idMask {
 	case idSend:
@@ -190,7 +190,7 @@ func (s *server) handle(wc *verbs.WC) (cut bool, err error) {
 	return false, s.take(slot, msg)
 }
 
-// message is the memory of a receive.
+// message returns the memory of a receive.
 func (s *server) message(slot int) []byte {
 	if s.pool != nil {
 		return s.pool.mr.Bytes()[slot*slotLen : (slot+1)*slotLen]
@@ -198,7 +198,8 @@ func (s *server) message(slot int) []byte {
 	return s.in.Bytes()[slot*slotLen : (slot+1)*slotLen]
 }
 
-// take answers a message as soon as there is room. The length goes where the client leaves zeros.
+// take answers a message as soon as there is room. The length is stored where the client leaves
+// zeros.
 func (s *server) take(slot int, msg []byte) error {
 	if msg[0] != kindPull {
 		binary.LittleEndian.PutUint16(msg[14:], uint16(len(msg)))
@@ -210,7 +211,8 @@ func (s *server) take(slot int, msg []byte) error {
 	return s.answer(slot, msg)
 }
 
-// answer copies a message to a slot of out, renews its receive, and sends what the client wants.
+// answer copies a message to a slot of out, posts its receive again, and sends what the client
+// requested.
 func (s *server) answer(slot int, msg []byte) error {
 	k := len(s.free) - 1
 	to := s.free[k]
@@ -243,7 +245,7 @@ func (s *server) send(slot, size int) error {
 		SGL: []verbs.SGE{{Addr: s.out.Addr() + uint64(slot*slotLen), Length: uint32(size), LKey: s.out.LKey()}}})
 }
 
-// post posts a request; a QP that has failed takes it and flushes it.
+// post posts a request; a failed QP accepts and flushes it.
 func (s *server) post(wr verbs.SendWR) error {
 	_, err := s.qp.PostSend([]verbs.SendWR{wr})
 	return err
@@ -257,7 +259,7 @@ func (s *server) recv(slot int) error {
 	return err
 }
 
-// recvOf is a receive into a slot.
+// recvOf returns a receive into a slot.
 func recvOf(mr *verbs.MR, slot int) verbs.RecvWR {
 	return verbs.RecvWR{ID: idRecv | uint64(slot),
 		SGL: []verbs.SGE{{Addr: mr.Addr() + uint64(slot*slotLen), Length: slotLen, LKey: mr.LKey()}}}

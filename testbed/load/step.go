@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Steps are the names of the operations that Step chooses from.
+// Steps returns the names of the operations that Step chooses from.
 func Steps() []string {
 	var names []string
 	for _, s := range steps {
@@ -37,8 +37,8 @@ var steps = []struct {
 	{"write-imm", verbs.OpWriteImm, (*Conn).writeImm},
 }
 
-// Step executes one operation, chosen at random from those that the device has, and checks what
-// came of it.
+// Step executes one operation, chosen at random from those that the device supports, and checks the
+// outcome.
 func (c *Conn) Step() error {
 	for {
 		s := &steps[c.rng.IntN(len(steps))]
@@ -48,7 +48,7 @@ func (c *Conn) Step() error {
 	}
 }
 
-// EachStep executes every operation that the device has once.
+// EachStep executes every operation that the device supports once.
 func (c *Conn) EachStep() error {
 	for _, s := range steps {
 		if !c.Supports(s.needs) {
@@ -69,7 +69,7 @@ func (c *Conn) run(name string, f func(*Conn) error) error {
 	return nil
 }
 
-// fill fills memory at random.
+// fill fills memory with random bytes.
 func (c *Conn) fill(b []byte) {
 	for len(b) >= 8 {
 		binary.LittleEndian.PutUint64(b, c.rng.Uint64())
@@ -80,7 +80,7 @@ func (c *Conn) fill(b []byte) {
 	}
 }
 
-// same compares bytes.
+// same requires that got equals want.
 func same(want, got []byte) error {
 	if bytes.Equal(want, got) {
 		return nil
@@ -93,7 +93,7 @@ func same(want, got []byte) error {
 	return fmt.Errorf("%w: %d bytes, not %d", errTraffic, len(got), len(want))
 }
 
-// slot is a slot to send from, answer the one to receive into.
+// slot returns a slot to send from, answer one to receive into.
 func (c *Conn) slot(i int) (off int, b []byte) {
 	off = regionLen + i*slotLen
 	return off, c.mem.Bytes()[off : off+slotLen]
@@ -135,8 +135,8 @@ func (c *Conn) echo() error {
 	return nil
 }
 
-// part chooses bytes of the server's region, not its word; now and then few of them across a
-// boundary between pages.
+// part chooses bytes of the server's region, excluding its word; occasionally a few of them across
+// a page boundary.
 func (c *Conn) part() (off, n int) {
 	const page = 4096
 	if c.rng.IntN(4) == 0 {
@@ -147,7 +147,7 @@ func (c *Conn) part() (off, n int) {
 	return off, 1 + c.rng.IntN(min(regionLen-off, regionLen/2))
 }
 
-// write makes a Write of random bytes and changes the shadow.
+// write returns a Write of random bytes and updates the shadow.
 func (c *Conn) write(from, to, n int) verbs.SendWR {
 	b := c.mem.Bytes()[from : from+n]
 	c.fill(b)
@@ -161,7 +161,7 @@ func (c *Conn) read(sgl []verbs.SGE, from int) verbs.SendWR {
 		RemoteAddr: c.remote.addr + uint64(from), RKey: c.remote.rkey}
 }
 
-// writeRead writes, and reads it back behind the Write.
+// writeRead writes, and reads the data back in the same list.
 func (c *Conn) writeRead() error {
 	off, n := c.part()
 	put := c.write(0, off, n)
@@ -172,7 +172,7 @@ func (c *Conn) writeRead() error {
 	return same(c.shadow[off:off+n], c.mem.Bytes()[regionLen/2:regionLen/2+n])
 }
 
-// list posts several small Writes at once and reads all they touch.
+// list posts several small Writes as one list and reads everything they touch.
 func (c *Conn) list() error {
 	n := 2 + c.rng.IntN(10)
 	var wrs []verbs.SendWR
@@ -186,8 +186,8 @@ func (c *Conn) list() error {
 	return same(c.shadow[wordLen:wordLen+4096], c.mem.Bytes()[regionLen/2:regionLen/2+4096])
 }
 
-// reads posts more Reads at once than may be in progress, and a fenced Write behind them of what
-// they have read.
+// reads posts more Reads at once than may be in progress, followed by a fenced Write of what they
+// read.
 func (c *Conn) reads() error {
 	const size = 256
 	n := 2 + c.rng.IntN(10)
@@ -207,7 +207,7 @@ func (c *Conn) reads() error {
 	return same(c.shadow[to:to+n*size], c.mem.Bytes()[:n*size])
 }
 
-// region registers memory, Go's or not, reads into it, and deregisters it.
+// region registers memory, either Go memory or not, reads into it, and deregisters it.
 func (c *Conn) region() (err error) {
 	off, n := c.part()
 	var mr *verbs.MR
@@ -227,7 +227,7 @@ func (c *Conn) region() (err error) {
 	return errors.Join(err, mr.Close())
 }
 
-// pull has the server read from memory of ours by a key.
+// pull makes the server read from this side's memory with a key.
 func (c *Conn) pull(rkey uint32) error {
 	n := 1 + c.rng.IntN(slotLen-headLen)
 	src := c.mem.Bytes()[:n]
@@ -272,7 +272,7 @@ func (c *Conn) through(mw *verbs.MW) error {
 	return errors.Join(c.post(inv), c.Collect())
 }
 
-// atomic executes an atomic on the server's word, which nobody else changes.
+// atomic executes an atomic on the server's word, which only this client changes.
 func (c *Conn) atomic(wr verbs.SendWR, after uint64) error {
 	wr.ID, wr.Flags, wr.SGL, wr.RemoteAddr, wr.RKey = c.id(), verbs.SendSignaled, c.sge(0, wordLen), c.remote.addr,
 		c.remote.rkey

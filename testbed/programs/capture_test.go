@@ -16,15 +16,15 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// capture is a recording of the packets of a pair by tcpdump, the last 64 MB of their headers. It
-// is kept if the pair fails.
+// capture is a tcpdump recording of a pair's packets, the last 64 MB of their headers. It is kept
+// if the pair fails.
 type capture struct {
 	*testprogram.Program
-	file string // the beginning of the files' names
+	file string // prefix of the files' names
 }
 
-// record begins to capture. Without the right to do that, which root has, there is no capture, and
-// the log says so.
+// record starts a capture. Without the required privileges, which root has, there is no capture,
+// and the log says so.
 func record(t *testing.T, name string) *capture {
 	t.Helper()
 	dir := os.Getenv("BED_OUT") // in the guest
@@ -49,7 +49,7 @@ func record(t *testing.T, name string) *capture {
 	return c
 }
 
-// end ends the recording, and removes it unless it is to be kept. It returns where it is.
+// end stops the recording and removes it unless keep is set. It returns its location.
 func (c *capture) end(t *testing.T, keep bool) string {
 	t.Helper()
 	if c == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// TestKept runs programs with goverbs run --keep-real, in the guest: they see the RNIC and the
-// devices of the kernel, and use each of them. Connections of librdmacm are the RNIC's.
+// TestKept runs programs with goverbs run --keep-real in the guest: they see the RNIC and the
+// kernel devices, and use each of them. librdmacm connections use the RNIC.
 func TestKept(t *testing.T) {
 	wanted(t)
 	rdmatest.KernelDevice(t, "rxe0")
@@ -33,7 +33,7 @@ func TestKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		side   side
 		addr   string
-		server []string // the client has the address besides
+		server []string // the client also gets the address
 		prints string
 	}{
 		"rxe0": {on("rxe0"), "10.78.0.1",

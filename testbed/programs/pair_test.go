@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The kinds of pairs: the RNIC of the server, and that of the client.
+// The kinds of pairs: the RNIC of the server and that of the client.
 const (
 	userUser     = "usiw-usiw"
 	userKernel   = "usiw-siw"
@@ -25,7 +25,7 @@ const (
 
 var kinds = []string{userUser, userKernel, kernelUser, kernelKernel}
 
-// pair is a stanza of pairs.list, which describes the words.
+// pair is a stanza of pairs.list, which explains the keywords.
 type pair struct {
 	name   string
 	quick  bool
@@ -33,19 +33,19 @@ type pair struct {
 	server []string // nil = the pair has no server
 	client []string
 	env    []string
-	port   int // 0 = any that is free
+	port   int // 0 = any free one
 	limit  time.Duration
 	stops  bool
 	again  []*race
-	prints map[string][]*regexp.Regexp // what the server or the client prints if all is well
+	prints map[string][]*regexp.Regexp // what the server or the client prints on success
 	fails  map[string]string           // the reason for each kind
 }
 
 // outside reports whether the pair needs an interface that is not loopback.
 func (pr *pair) outside() bool { return slices.Contains(pr.client, "{netaddr}") }
 
-// defaultLimit is the time limit of a pair whose stanza has none. It is enough on a slow machine
-// that is busy.
+// defaultLimit is the time limit of a pair whose stanza has none. It is sufficient on a slow, busy
+// machine.
 const defaultLimit = 60 * time.Second
 
 // parse reads a list of pairs.
@@ -99,7 +99,7 @@ func first(line string) string {
 	return word
 }
 
-// begin makes a pair of its first line.
+// begin parses the first line of a pair.
 func begin(line string) (*pair, error) {
 	words := strings.Fields(line)
 	if len(words) == 0 {
@@ -120,7 +120,7 @@ func begin(line string) (*pair, error) {
 	return p, nil
 }
 
-// add adds a line to a pair.
+// add parses a further line of a pair.
 func (p *pair) add(word, rest string, races map[string]*race) (err error) {
 	defer func() {
 		if err != nil {

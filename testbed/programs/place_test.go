@@ -28,18 +28,18 @@ type place struct {
 	kind           string
 	server, client side
 	addr, addr6    string
-	netdev         string        // an interface that is not loopback, "" = there is none
+	netdev         string        // an interface other than loopback, "" = none
 	netaddr        string        // its address
-	dat            string        // the file with uDAPL's provider on netdev
-	slow           time.Duration // how many times longer a pair may take (0 = 1)
-	tally          *tally        // what was tried again
+	dat            string        // the file that describes uDAPL's provider on netdev
+	slow           time.Duration // factor by which a pair may be slower (0 = 1)
+	tally          *tally        // of retries
 }
 
-// guestSlow is place.slow of the guest, whose processor is emulated.
+// guestSlow is place.slow for the guest, whose processor is emulated.
 const guestSlow = 4
 
-// The two RNICs. GOVERBS_TEST_COMMAND is the goverbs command that runs programs, by default the one
-// that make builds.
+// The two RNICs. GOVERBS_TEST_COMMAND is the goverbs command that runs programs; the default is the
+// one built by make.
 const commandVariable = "GOVERBS_TEST_COMMAND"
 
 func user(t *testing.T) side {
@@ -51,7 +51,7 @@ func user(t *testing.T) side {
 
 func kernel() side { return side{device: "siw0"} }
 
-// words puts the values of a place into the words of a command or a variable.
+// words substitutes the values of a place in the words of a command or a variable.
 func (p *place) words(words []string, s side, port int) []string {
 	values := strings.NewReplacer("{addr}", p.addr, "{addr6}", p.addr6, "{port}", strconv.Itoa(port), "{device}",
 		s.device, "{netaddr}", p.netaddr, "{dat}", p.dat)
@@ -62,7 +62,8 @@ func (p *place) words(words []string, s side, port int) []string {
 	return out
 }
 
-// outside returns an interface that is up and not loopback, and its address; "" if there is none.
+// outside returns an interface that is up and not loopback, and its address, or "" if there is
+// none.
 func outside(t *testing.T) (name, addr string) {
 	t.Helper()
 	all, err := net.Interfaces()
@@ -82,7 +83,7 @@ func outside(t *testing.T) (name, addr string) {
 	return "", ""
 }
 
-// writeDAT writes the file with uDAPL's provider "user".
+// writeDAT writes the file that describes uDAPL's provider "user".
 func (p *place) writeDAT(t *testing.T) {
 	t.Helper()
 	p.dat = filepath.Join(t.TempDir(), "dat.conf")
@@ -90,8 +91,8 @@ func (p *place) writeDAT(t *testing.T) {
 		fmt.Appendf(nil, "user u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"%s 0\" \"\"\n", p.netdev), 0o644))
 }
 
-// The ports of servers. They are below those that the kernel chooses for clients, so no connection
-// of another program has one of them.
+// The ports of servers. They are below the kernel's ephemeral range, so no connection of another
+// program uses one of them.
 const (
 	firstPort = 20000
 	lastPort  = 29999
@@ -99,7 +100,7 @@ const (
 
 var lastTaken = firstPort + os.Getpid()*17%(lastPort-firstPort)
 
-// freePort returns a port that nobody listens on.
+// freePort returns a port on which nothing is listening.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range lastPort - firstPort {
@@ -116,14 +117,14 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// listens reports whether somebody listens on a TCP port, which the siw driver of Linux does too.
+// listens reports whether something is listening on a TCP port, including the siw driver of Linux.
 func listens(t *testing.T, port int) bool {
 	t.Helper()
 	return tableHas(t, "/proc/net/tcp", port) || tableHas(t, "/proc/net/tcp6", port)
 }
 
-// tableHas reports whether a table of the kernel has a listening socket with the port. A host
-// without IPv6 lacks its table.
+// tableHas reports whether a kernel table contains a listening socket with the port. A host without
+// IPv6 lacks one of the tables.
 func tableHas(t *testing.T, path string, port int) bool {
 	t.Helper()
 	const listen = "0A" // TCP_LISTEN

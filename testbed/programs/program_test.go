@@ -14,19 +14,18 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// start runs a command in a process group of its own.
+// start runs a command in its own process group.
 func start(words, env []string) (*testprogram.Program, error) {
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	// A program that hangs may use a processor all the time, so it must end when the test is
-	// killed.
+	// A hanging program may use a processor all the time, so it must die if the test is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return testprogram.Launch(cmd)
 }
 
-// outcome waits for the end of a program. It returns an error if the exit status is not 0, or if
-// the program has not ended at the deadline. A program that was told to end by SIGTERM may also end
-// by that signal.
+// outcome waits for a program to exit. It returns an error if the exit status is not 0, or if the
+// program is still running at the deadline. A program that was sent SIGTERM may also die from that
+// signal.
 func outcome(p *testprogram.Program, deadline <-chan time.Time, told bool) error {
 	select {
 	case <-p.Ended():

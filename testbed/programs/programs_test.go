@@ -24,7 +24,7 @@ import (
 // wantedVariable selects pairs: quick, all, or the name of one.
 const wantedVariable = "GOVERBS_TEST_PROGRAMS"
 
-// wanted returns which pairs are to run.
+// wanted returns which pairs to run.
 func wanted(t *testing.T) string {
 	t.Helper()
 	w := os.Getenv(wantedVariable)
@@ -58,7 +58,7 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// run runs the wanted pairs, one after the other.
+// run runs the wanted pairs in sequence.
 func (p *place) run(t *testing.T) {
 	f, err := os.Open("pairs.list")
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func (p *place) run(t *testing.T) {
 	require.NotZero(t, ran, "%s=%s: neither quick, all nor the name of a pair", wantedVariable, wanted)
 }
 
-// judge runs a pair and compares with what the list expects.
+// judge runs a pair and compares the result with the list.
 func (p *place) judge(t *testing.T, pr *pair) {
 	t.Helper()
 	began := time.Now()
@@ -105,8 +105,8 @@ func (p *place) judge(t *testing.T, pr *pair) {
 	t.Logf("%s %s: %.1f s", p.kind, pr.name, time.Since(began).Seconds())
 }
 
-// verdict compares the result of a pair with what the list expects. It returns an error if a pair
-// fails that should pass, and if a pair passes that should fail.
+// verdict compares the result of a pair with the list. It returns an error if a pair fails that
+// should pass, or passes that should fail.
 func (pr *pair) verdict(kind string, err error) error {
 	why, known := pr.fails[kind]
 	switch {
@@ -119,13 +119,13 @@ func (pr *pair) verdict(kind string, err error) error {
 	}
 }
 
-// result is what became of a pair. A program that was not started is nil.
+// result is the outcome of a pair. A program that was not started is nil.
 type result struct {
 	server, client *testprogram.Program
 	err            error
 }
 
-// String returns the two commands, and what each has printed.
+// String returns the two commands and their output.
 func (r result) String() string {
 	var b strings.Builder
 	for _, prog := range []*testprogram.Program{r.server, r.client} {
@@ -136,7 +136,7 @@ func (r result) String() string {
 	return b.String()
 }
 
-// printed returns what the two have printed.
+// printed returns the output of both.
 func (r result) printed() string {
 	var b strings.Builder
 	for _, prog := range []*testprogram.Program{r.server, r.client} {
@@ -147,7 +147,7 @@ func (r result) printed() string {
 	return b.String()
 }
 
-// tries runs a pair, and again as long as it loses one of its races, as often as the race allows.
+// tries runs a pair, and retries it while it loses one of its races, as often as the race allows.
 func (p *place) tries(t *testing.T, pr *pair) result {
 	t.Helper()
 	p.tally.enter(pr)
@@ -173,7 +173,7 @@ func (p *place) tries(t *testing.T, pr *pair) result {
 	}
 }
 
-// once runs a pair. Both programs have ended when it returns.
+// once runs a pair. Both programs have exited when it returns.
 func (p *place) once(t *testing.T, pr *pair) (r result) {
 	t.Helper()
 	port := pr.port
@@ -235,13 +235,13 @@ func (p *place) once(t *testing.T, pr *pair) (r result) {
 	return r
 }
 
-// completionFailed is what goverbs run prints of a completion with an error, if GOVERBS_RUN_VERBOSE
-// is set.
+// completionFailed matches what goverbs run prints about a completion with an error if
+// GOVERBS_RUN_VERBOSE is set.
 var completionFailed = regexp.MustCompile(`goverbs run: (WC\(.*status="(.*?)".*)`)
 
-// failed returns the first completion that the RNIC has failed, or "". Some programs do not look at
-// the status of completions. Requests that are flushed are those that a program has left at the end
-// of a connection.
+// failed returns the first completion that the RNIC failed, or "". Some programs ignore the status
+// of completions. Flushed requests are those that a program left outstanding when a connection
+// ended.
 func failed(printed string) string {
 	for _, found := range completionFailed.FindAllStringSubmatch(printed, -1) {
 		if found[2] != verbs.WCWRFlushErr.String() {

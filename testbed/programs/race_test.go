@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// race is a line of pairs.list, which describes the words: a fault of a program itself, after which
-// a pair is tried again.
+// race is a line of pairs.list, which explains the keywords: a bug of a program itself, after which
+// a pair is retried.
 type race struct {
 	name    string
 	retries int // of one pair
@@ -23,16 +23,16 @@ type race struct {
 	shows   *regexp.Regexp
 }
 
-// The places where a race shows.
+// Where a race can show.
 const (
 	inEither = "either"
 	inDial   = "dial"
 )
 
-// fewRetries is how many there may be in any run, however few its pairs are.
+// fewRetries is how many are allowed in any run, however few its pairs are.
 const fewRetries = 3
 
-// parseRace reads what stands behind the word race.
+// parseRace parses what follows the word race.
 func parseRace(line string) (*race, error) {
 	words := strings.SplitN(line, " ", 5)
 	if len(words) < 5 {
@@ -55,15 +55,15 @@ func parseRace(line string) (*race, error) {
 	return r, nil
 }
 
-// The texts with which goverbs run says that a connection could not be made, and that nobody
-// listened there. A refusal by a listener of the RNIC has another one, and so has a listener that
-// resets a connection.
+// The messages with which goverbs run reports that a connection could not be made, and that nothing
+// was listening. A rejection by a listener of the RNIC has a different text, as does a listener
+// that resets a connection.
 var (
 	notConnected   = regexp.MustCompile(`(?m)^goverbs run: connection: .*`)
 	nobodyListened = regexp.MustCompile(`connect: connection refused$`)
 )
 
-// lost returns what a pair has printed of a race that it has lost, "" if it has not.
+// lost returns what a pair printed about a race that it lost, or "".
 func (r *race) lost(res result) string {
 	if r.where == inEither {
 		return r.shows.FindString(res.printed())
@@ -78,12 +78,12 @@ func (r *race) lost(res result) string {
 		}
 	}
 	if byRun := slices.Contains(res.client.Cmd.Args, "run"); byRun && !notConnected.MatchString(out) {
-		return "" // whatever failed, it was not the connection
+		return "" // the failure was not the connection
 	}
 	return r.shows.FindString(out)
 }
 
-// tally counts the pairs that can lose a race, and how often which was tried again.
+// tally counts the pairs that can lose a race, and how often each was retried.
 type tally struct {
 	pairs   map[*race]int
 	retries map[*race]map[string]int
@@ -91,14 +91,14 @@ type tally struct {
 
 func newTally() *tally { return &tally{make(map[*race]int), make(map[*race]map[string]int)} }
 
-// enter notes that a pair runs.
+// enter records that a pair runs.
 func (c *tally) enter(pr *pair) {
 	for _, r := range pr.again {
 		c.pairs[r]++
 	}
 }
 
-// retry notes a retry of a pair.
+// retry records a retry of a pair.
 func (c *tally) retry(r *race, pr *pair) {
 	if c.retries[r] == nil {
 		c.retries[r] = make(map[string]int)
@@ -106,7 +106,7 @@ func (c *tally) retry(r *race, pr *pair) {
 	c.retries[r][pr.name]++
 }
 
-// String says which pairs were tried again, and how often.
+// String lists which pairs were retried, and how often.
 func (c *tally) String() string {
 	var texts []string
 	for r, of := range c.retries {
@@ -121,7 +121,7 @@ func (c *tally) String() string {
 	return "tried again: " + strings.Join(texts, ", ")
 }
 
-// err says which race was lost more often than its line allows, nil if none was.
+// err reports a race that was lost more often than its line allows, or nil.
 func (c *tally) err() error {
 	for r, of := range c.retries {
 		n := 0

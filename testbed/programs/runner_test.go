@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	require.Equal(t, defaultLimit, stanza(t, "pair other").limit)
 }
 
-// TestParseErrors: each error names the line and what is wrong there.
+// TestParseErrors: each error names the line and the mistake in it.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"server x":                               "line 1: \"server\" above the first pair",
@@ -82,8 +82,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestList: pairs.list can be read, each pair has a client, a server has either {port} or a port of
-// its own, and the quick pairs are few.
+// TestList: pairs.list is valid, each pair has a client, a server has either {port} or a fixed
+// port, and there are few quick pairs.
 func TestList(t *testing.T) {
 	f, err := os.Open("pairs.list")
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestVerdict(t *testing.T) {
 	require.EqualError(t, p.verdict(kernelUser, nil), "a passes, but the list says that it fails: it is known")
 }
 
-// TestOnce runs shell scripts instead of programs, each of which ends in its own way.
+// TestOnce runs shell scripts instead of programs, each of which ends differently.
 func TestOnce(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // the server listens, as far as the runner can see
 	require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestServerEndsEarly: a server that ends instead of listening is an error at once.
+// TestServerEndsEarly: a server that exits instead of listening is an error immediately.
 func TestServerEndsEarly(t *testing.T) {
 	shell := side{prefix: []string{"sh", "-c"}}
 	p := place{server: shell, client: shell}
@@ -173,9 +173,9 @@ func TestServerEndsEarly(t *testing.T) {
 	require.Contains(t, r.String(), "no\n")
 }
 
-// TestTries: a pair is tried again only if it fails and shows a race that it can lose, as often as
-// the race allows, and the last result counts. A client of goverbs run has lost a race of
-// connecting only if nobody listened.
+// TestTries: a pair is retried only if it fails and shows a race that it can lose, as often as the
+// race allows, and the last result counts. A client of goverbs run has lost a connection race only
+// if nothing was listening.
 func TestTries(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // the server listens, as far as the runner can see
 	require.NoError(t, err)
@@ -183,8 +183,8 @@ func TestTries(t *testing.T) {
 	const nobody = "goverbs run: connection: cm: Connect 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"
 	tell := func(goverbs string) string { return "echo x >>$F; echo '" + goverbs + "'; echo refused; exit 1" }
 	for name, c := range map[string]struct {
-		script, server, again string // no server = the client is alone
-		byRun                 bool   // the client runs by goverbs run
+		script, server, again string // no server = there is only a client
+		byRun                 bool   // the client runs under goverbs run
 		tries                 int
 		passes                bool
 	}{
@@ -224,7 +224,7 @@ func TestTries(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "tries")
 			pr := &pair{name: "a", client: []string{c.script}, env: []string{"F=" + file}, limit: defaultLimit}
 			if c.byRun {
-				pr.client = append(pr.client, "run") // where a script does not look at it
+				pr.client = append(pr.client, "run") // as an argument that the script ignores
 			}
 			if c.server != "" {
 				pr.server, pr.port = []string{c.server}, ln.Addr().(*net.TCPAddr).Port
@@ -248,7 +248,7 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestTally: the retries of all pairs are printed, and bounded.
+// TestTally: the retries of all pairs are printed and limited.
 func TestTally(t *testing.T) {
 	pairs, err := parse(strings.NewReader(
 		"race often 7 200 dial x\nrace rare 3 50 dial x\npair a\nagain often\npair b\nagain often rare\n" +

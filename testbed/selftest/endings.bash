@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# The ways in which a run ends, each with its exit status and its reason.
+# The ways in which a run can end, each with its exit status and reason.
 endings() {
 	status "no such command" 127 "$guest" run -n -- no-such-command
 	says "no such command" '^guest: no-such-command: command not found'
@@ -29,7 +29,7 @@ endings() {
 	says "the kernel's log" 'WARNING: DEBUG: none'
 }
 
-# run_lost runs the guest in a directory that the guest does not have.
+# run_lost runs the guest in a directory that does not exist in the guest.
 run_lost() {
 	local directory got=0
 	directory=$(mktemp -d -p /run)

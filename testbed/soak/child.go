@@ -20,8 +20,8 @@ import (
 
 const childClients = 2
 
-// child is a process that ends in order when its input in ends, unless it has been killed before.
-// It writes "DEVICE=ADDRESS" of its servers to out, one per line.
+// child is a process that exits in an orderly way when in reaches EOF, unless it is killed before.
+// It writes its servers as "DEVICE=ADDRESS" to out, one per line.
 func child(seed uint64, servers []string, in io.Reader, out io.Writer) error {
 	var names []string
 	to := make(map[string]*peer)
@@ -60,7 +60,7 @@ func child(seed uint64, servers []string, in io.Reader, out io.Writer) error {
 	return errors.Join(err, p.close())
 }
 
-// offspring is a child as the parent sees it.
+// offspring is the parent's view of a child.
 type offspring struct {
 	cmd   *exec.Cmd
 	in    io.Closer
@@ -106,10 +106,10 @@ func (p *process) startChild(seed uint64) (*offspring, error) {
 	return o, nil
 }
 
-// childVariable tells a test binary that it is a child.
+// childVariable makes a test binary act as a child.
 const childVariable = "GOVERBS_SOAK_CHILD"
 
-// leave removes a child's servers from the parent's peers. From now on they may not exist any more.
+// leave removes a child's servers from the parent's peers. After this, they may be gone.
 func (p *process) leave(o *offspring) {
 	for _, d := range p.devices {
 		gone := o.peers[d.name]
@@ -125,7 +125,7 @@ func (p *process) leave(o *offspring) {
 	}
 }
 
-// kill ends a child at once.
+// kill kills a child.
 func (p *process) kill(o *offspring) error {
 	p.leave(o)
 	if err := o.cmd.Process.Kill(); err != nil {
@@ -139,7 +139,7 @@ func (p *process) kill(o *offspring) error {
 	return fmt.Errorf("a child has ended by itself: %w", err)
 }
 
-// dismiss ends a child in order.
+// dismiss lets a child exit in an orderly way.
 func (p *process) dismiss(o *offspring) error {
 	p.leave(o)
 	_ = o.in.Close()

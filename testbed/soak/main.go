@@ -8,10 +8,9 @@
 //
 //	soak [-duration 10m] [-seed N] [-devices usiw,siw0,rxe0]
 //
-// One process, the parent, has servers, and clients that use its own servers and those of its
-// children. The children do the same, and are killed at random. Every byte is checked. When all
-// have ended, the process that was started checks the kernel. The exit status is 0 if everything
-// was right.
+// One process, the parent, runs servers, and clients that use its own servers and those of its
+// children. The children do the same and are killed at random. Every byte is checked. When all have
+// exited, the initial process checks the kernel. The exit status is 0 if there was no error.
 package main
 
 import (

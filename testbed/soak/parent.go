@@ -19,14 +19,14 @@ import (
 const (
 	parentClients = 3
 	children      = 2
-	settling      = time.Minute // how long the kernel may take to free the objects of processes that have ended
+	settling      = time.Minute // how long the kernel may take to free the objects of exited processes
 )
 
 // parentVariable makes a process the parent.
 const parentVariable = "GOVERBS_SOAK_PARENT"
 
-// supervise runs the parent and then checks what is left in the kernel. It opens no device, because
-// librdmacm keeps contexts open until the process ends.
+// supervise runs the parent, then checks what is left in the kernel. It opens no device itself,
+// because librdmacm keeps contexts open until the process exits.
 func supervise(duration time.Duration, seed uint64, devices string) error {
 	kernel, err := kerneltest.Look()
 	if err != nil {
@@ -54,7 +54,7 @@ func parent(duration time.Duration, seed uint64, names []string) error {
 	return errors.Join(usage.judge(), after.judgeEnd(before))
 }
 
-// run is the soak itself. Everything is closed when it returns without an error.
+// run performs the soak. If it returns without error, everything is closed.
 func run(duration time.Duration, seed uint64, names []string) (*usage, error) {
 	p, err := open(names)
 	if err != nil {
@@ -82,8 +82,8 @@ func run(duration time.Duration, seed uint64, names []string) (*usage, error) {
 	return usage, p.close()
 }
 
-// disturb starts and kills children until the time is over and there are enough samples, or until
-// something fails. Then it stops the clients.
+// disturb starts and kills children until the time has expired and there are enough samples, or
+// until something fails. Then it stops the clients.
 func (p *process) disturb(duration time.Duration, rng *rand.Rand, usage *usage) (kills int, err error) {
 	var alive []*offspring
 	end := time.After(duration)

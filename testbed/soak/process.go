@@ -20,7 +20,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// addresses of the kernel's devices in the guest; testbed/init/net-one.bash gives them.
+// addresses are the addresses of the devices; those of the kernel devices in the guest are set by
+// testbed/init/net-one.bash.
 var addresses = map[string]string{"usiw": "127.0.0.1:0", "siw0": "10.77.0.1:0", "rxe0": "10.78.0.1:0"}
 
 // process is a parent or a child: a server and clients on each device.
@@ -39,7 +40,7 @@ type process struct {
 type device struct {
 	name   string
 	dev    *verbs.Device
-	ctx    *verbs.Context // for the clients that open none of their own
+	ctx    *verbs.Context // for clients that do not open their own
 	node   *load.Node
 	counts *load.Counts
 
@@ -50,10 +51,10 @@ type device struct {
 // peer is a server to connect to.
 type peer struct {
 	address string
-	killed  atomic.Bool // it may be gone: failures are allowed
+	killed  atomic.Bool // it may be gone, so failures are allowed
 }
 
-// open opens the devices and serves them.
+// open opens the devices and starts their servers.
 func open(names []string) (*process, error) {
 	p := &process{stop: make(chan struct{}), failed: make(chan struct{})}
 	for _, name := range names {
@@ -85,7 +86,7 @@ func (p *process) openDevice(name string) (err error) {
 	return err
 }
 
-// fail keeps the first failure.
+// fail records the first failure.
 func (p *process) fail(err error) {
 	p.once.Do(func() {
 		p.failure = err
@@ -103,7 +104,7 @@ func (p *process) start(seed uint64, clients int) {
 	}
 }
 
-// client connects again and again.
+// client opens connections repeatedly.
 func (p *process) client(d *device, rng *rand.Rand) {
 	for {
 		select {
@@ -127,7 +128,7 @@ func (p *process) client(d *device, rng *rand.Rand) {
 	}
 }
 
-// connection makes one connection, uses it and ends it.
+// connection opens one connection, uses it and closes it.
 func (d *device) connection(to *peer, rng *rand.Rand) (err error) {
 	o := load.Options{Counts: d.counts, Seed: rng.Uint64(), Depth: []int{0, 1, 2, 8}[rng.IntN(4)]}
 	if rng.IntN(3) > 0 {

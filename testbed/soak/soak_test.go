@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	rdmatest.Main(m)
 }
 
-// TestUserSpace is a short soak of the device that needs no kernel.
+// TestUserSpace is a short soak of the device that does not need the kernel.
 func TestUserSpace(t *testing.T) {
 	before := measure()
 	usage, err := run(4*time.Second, 1, []string{"usiw"})

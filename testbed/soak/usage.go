@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// amount is what the process uses.
+// amount is the resources that the process uses.
 type amount struct {
 	resident   int // bytes of memory
 	files      int // descriptors
@@ -39,7 +39,7 @@ func measure() amount {
 	return a
 }
 
-// usage has the amounts used during the run, at equal intervals.
+// usage holds samples taken during the run, at equal intervals.
 type usage struct{ samples []amount }
 
 func (u *usage) add(a amount) { u.samples = append(u.samples, a) }
@@ -47,12 +47,12 @@ func (u *usage) add(a amount) { u.samples = append(u.samples, a) }
 const (
 	memorySlack  = 32 << 20
 	fileSlack    = 32
-	leastSamples = 10 // for a judgement
+	leastSamples = 10 // required for a verdict
 )
 
-// judge compares the second half of the run with the first, without the beginning: an amount that
-// only grows is a leak. It compares the least amounts of each half, because connections come and
-// go.
+// judge compares the second half of the run with the first, without its beginning: an amount that
+// only grows is a leak. It compares the minimum of each half, because connections are opened and
+// closed throughout.
 func (u *usage) judge() error {
 	if len(u.samples) < leastSamples {
 		return fmt.Errorf("only %d samples of what the process uses", len(u.samples))
@@ -76,8 +76,7 @@ func least(all []amount) amount {
 	return a
 }
 
-// settled measures after everything has been closed. It waits until nothing more is in use than
-// before.
+// settled measures after everything was closed. It waits until no more is in use than before.
 func settled(before amount) amount {
 	deadline := time.Now().Add(settling)
 	for {
@@ -90,11 +89,11 @@ func settled(before amount) amount {
 	}
 }
 
-// runtimeFiles are descriptors that the Go runtime and the libraries of rdma-core open once and
-// keep.
+// runtimeFiles is the number of descriptors that the Go runtime and the rdma-core libraries open
+// once and keep open.
 const runtimeFiles = 10
 
-// judgeEnd compares what is used when everything has been closed with what was used at first.
+// judgeEnd compares the usage after everything was closed with the usage at the start.
 func (a amount) judgeEnd(before amount) error {
 	switch {
 	case a.goroutines > before.goroutines:

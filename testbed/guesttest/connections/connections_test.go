@@ -27,7 +27,7 @@ var kernelDevices = []struct{ name, ip, ip6 string }{
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// half is one end of a connection, with what it needs.
+// half is one end of a connection with the objects it needs.
 type half struct {
 	*testing.T
 	vctx *verbs.Context
@@ -44,7 +44,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// newHalf makes a QP and closes everything when the test ends.
+// newHalf creates a QP and closes everything when the test ends.
 func newHalf(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *half {
 	t.Helper()
 	h := &half{T: t, vctx: vctx}
@@ -64,8 +64,8 @@ func newHalf(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *half {
 	return h
 }
 
-// accept takes the next request of ln, with a receive posted as id and data for the peer, and
-// delivers how that ended.
+// accept accepts the next request of ln, with a receive posted as id and data for the peer, and
+// delivers the result.
 func (h *half) accept(ln *cm.Listener, id uint64, data string) chan error {
 	accepted := make(chan error, 1)
 	go func() {
@@ -107,8 +107,7 @@ func (h *half) send(text string) {
 	require.Equal(h, verbs.WCSuccess, h.next().Status)
 }
 
-// device returns a device of the kernel. With GOVERBS_TEST_FORWARDED it is one that wraps it and
-// only forwards.
+// device returns a kernel device. With GOVERBS_TEST_FORWARDED it is a wrapper that only forwards.
 func device(t *testing.T, name string) *verbs.Device {
 	rdmatest.KernelDevice(t, name)
 	dev, err := verbs.DeviceByName(name)
@@ -127,7 +126,7 @@ func eachKernelDevice(t *testing.T, run func(t *testing.T, dev *verbs.Device, ip
 	}
 }
 
-// TestKernelConnection makes a connection, uses it, and ends it from either side.
+// TestKernelConnection opens a connection, uses it, and closes it from either side.
 func TestKernelConnection(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
 		for _, byActive := range []bool{true, false} {
@@ -175,7 +174,7 @@ func TestKernelConnection(t *testing.T) {
 	})
 }
 
-// TestKernelReject: the private data of a refusal arrive.
+// TestKernelReject: the private data of a rejection arrives.
 func TestKernelReject(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
 		ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cm.Config{Device: dev})
@@ -201,7 +200,7 @@ func TestKernelReject(t *testing.T) {
 	})
 }
 
-// TestKernelRefused: a connection to a port without a listener is refused, and not by a program of
+// TestKernelRefused: a connection to a port without a listener is refused, but not by a program of
 // the peer.
 func TestKernelRefused(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
@@ -255,7 +254,7 @@ func TestKernelWildcard(t *testing.T) {
 	require.ErrorContains(t, err, "siw0")
 }
 
-// TestKernelGivesUp: a Connect to a peer that never answers can be ended at once.
+// TestKernelGivesUp: a Connect to a peer that never answers can be canceled immediately.
 func TestKernelGivesUp(t *testing.T) {
 	eachKernelDevice(t, func(t *testing.T, dev *verbs.Device, ip string) {
 		ln, err := cm.Listen(soon(t), net.JoinHostPort(ip, "0"), cm.Config{Device: dev})

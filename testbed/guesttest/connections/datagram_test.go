@@ -56,7 +56,7 @@ func TestDatagrams(t *testing.T) {
 		require.EqualValues(t, 5, wc.ID)
 		require.Equal(t, "a datagram", string(b.mr.Bytes()[grh:grh+10]))
 
-		// A refusal with private data.
+		// A rejection with private data.
 		again, err := cm.Resolve(soon(t), ln.Addr().String(), cfg)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, again.Close()) }()

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package connections tests package cm on the devices of the kernel.
+// Package connections tests package cm on kernel devices.
 package connections

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestParameters: the QPs of an InfiniBand connection have the attributes of ConnParam and Config,
-// and behave accordingly.
+// TestParameters: the QPs of an InfiniBand connection have the attributes given by ConnParam and
+// Config, and behave accordingly.
 func TestParameters(t *testing.T) {
 	dev := device(t, "rxe0")
 	for _, c := range []struct {
@@ -25,8 +25,8 @@ func TestParameters(t *testing.T) {
 	}{
 		{"given", 32, cm.ConnParam{RetryCount: 2, RNRRetryCount: 3, MinRNRTimer: 5},
 			cm.ConnParam{RetryCount: 4, RNRRetryCount: cm.None, MinRNRTimer: 6},
-			// The number of the peer for a receiver that is not ready; of the others those of the
-			// active side.
+			// The RNR retry count is the peer's, the retry count the active side's, and the timer
+			// each side's own.
 			[2]verbs.QPAttr{{RetryCnt: 2, RNRRetry: 0, MinRNRTimer: 5}, {RetryCnt: 2, RNRRetry: 3, MinRNRTimer: 6}},
 			false},
 		{"left out", 0, cm.ConnParam{}, cm.ConnParam{},

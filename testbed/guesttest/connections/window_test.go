@@ -13,8 +13,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelWindowOfClosedQP: rxe waits 50 s for a QP on which a window of type 2 is bound. A QP is
-// closed without that, the region of the window can be closed, and the window can be bound again.
+// TestKernelWindowOfClosedQP: rxe waits 50 s for a QP on which a type 2 window is bound. A QP is
+// closed without that delay, the region of the window can be closed, and the window can be bound
+// again.
 func TestKernelWindowOfClosedQP(t *testing.T) {
 	dev := device(t, "rxe0")
 	ln, err := cm.Listen(soon(t), net.JoinHostPort("10.78.0.1", "0"), cm.Config{Device: dev})
@@ -33,7 +34,7 @@ func TestKernelWindowOfClosedQP(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, mw.Close()) })
 		}
 		b := newHalf(t, id.Context(), 0)
-		require.NoError(t, b.qp.Close()) // for one in the window's domain
+		require.NoError(t, b.qp.Close()) // for one in the window's PD
 		b.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, RecvCQ: b.cq})
 		require.NoError(t, err)
 		accepted := b.accept(ln, 2, "")

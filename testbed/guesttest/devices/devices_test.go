@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// transport has the node_type (enum rdma_node_type of the kernel) and the link_layer of the port,
-// as in sysfs.
+// transport is the node_type (enum rdma_node_type of the kernel) and the link_layer of the port, as
+// in sysfs.
 type transport struct{ node, link string }
 
 var (
@@ -32,8 +32,8 @@ func attribute(t *testing.T, name ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// requireDevice checks one device: its transport, an active port, and the file by which libibverbs
-// opens it.
+// requireDevice checks one device: its transport, an active port, and the file with which
+// libibverbs opens it.
 func requireDevice(t *testing.T, name string, want transport) {
 	t.Helper()
 	rdmatest.KernelDevice(t, name)
@@ -60,7 +60,7 @@ func uverbs(t *testing.T, device string) string {
 	return ""
 }
 
-// requireAddresses checks that an interface has the addresses, among others.
+// requireAddresses checks that an interface has the addresses, possibly among others.
 func requireAddresses(t *testing.T, name string, want ...string) {
 	t.Helper()
 	i, err := net.InterfaceByName(name)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package devices tests that the devices of the guest are as the other tests in the guest expect
-// them.
+// Package devices tests that the guest's devices are as the other tests in the guest expect.
 package devices

@@ -21,7 +21,7 @@ import (
 )
 
 // TestOneHostCredit: two endpoints that both send much more than the other has receives for, and
-// read one message a second for a while, lose nothing, in order, and both shut down.
+// read one message a second for a while, lose nothing, keep the order, and both shut down.
 func TestOneHostCredit(t *testing.T) {
 	for _, pair := range [][2]string{{"siw0", "siw0"}, {"siw0", "usiw"}, {"usiw", "siw0"}, {"rxe0", "rxe0"},
 		{"ib:rxe0", "ib:rxe0"}, {"ib:siw0", "ib:siw0"}} {
@@ -58,7 +58,7 @@ func TestOneHostCredit(t *testing.T) {
 	}
 }
 
-// exchange sends messages to an endpoint whose program does the same, and takes as many.
+// exchange sends messages to an endpoint whose program does the same, and receives as many.
 func exchange(ctx context.Context, ep *cm.Endpoint) error {
 	const slow = 3
 	messages := 10_000

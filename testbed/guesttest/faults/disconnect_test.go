@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	completed = 201 // Sends that must have completed before the connection is ended
-	head      = 32  // Sends with which the peer answers the first one; it answers the others with one each
+	completed = 201 // Sends that must have completed before the connection is closed
+	head      = 32  // Sends with which the peer answers the first one; it answers each of the others with one
 	talkLen   = 512
 	talkDepth = 256 // of the queues: neither side runs out of receives
 
@@ -34,7 +34,7 @@ type talker struct {
 	qp   *verbs.QP
 	id   *cm.ID
 	sent int // completions of Sends
-	got  int // and of receives, those of success
+	got  int // successful completions of receives
 }
 
 func newTalker(t *testing.T, dev *verbs.Device) *talker {
@@ -89,7 +89,8 @@ func (a *talker) poll(answer bool) (n int, ok bool, err error) {
 			a.got++
 			switch {
 			case answer && a.got == 1:
-				// Not before: kernel siw ends the connection if a message follows a Reply at once.
+				// Not before: kernel siw ends the connection if a message follows a Reply
+				// immediately.
 				err = errors.Join(err, a.send(head))
 			case answer:
 				err = errors.Join(err, a.send(1))
@@ -106,9 +107,9 @@ func (a *talker) close() error {
 	return errors.Join(a.id.Close(), a.qp.Close(), a.cq.Close(), a.mr.Close(), a.pd.Close(), a.ctx.Close())
 }
 
-// lostSends connects two devices and ends the connection as soon as some Sends have completed. It
-// returns the number of these Sends that did not arrive at the peer. If talks, the peer sends
-// messages at the same time.
+// lostSends connects two devices and closes the connection as soon as some Sends have completed. It
+// returns the number of these Sends that did not arrive at the peer. If talks is set, the peer
+// sends messages at the same time.
 func lostSends(t *testing.T, from, to *site, talks bool) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
@@ -175,7 +176,7 @@ func (b *talker) serve(ctx context.Context, ln *cm.Listener, accepted chan<- str
 	return err
 }
 
-// TestOneHostDisconnect: completed messages arrive when the connection is ended, also at a peer
+// TestOneHostDisconnect: completed messages arrive when the connection is closed, even at a peer
 // that is sending. Only kernel siw can lose some if the peer sends, because it closes a socket with
 // unread data; their number is logged.
 func TestOneHostDisconnect(t *testing.T) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package faults holds tests of what happens on the wire and around it while connections are in
-// use: lost packets, sockets and processes that are killed, cables that are pulled. They run in the
-// guest, for all devices.
+// Package faults tests what happens when connections are disturbed in use: lost packets, killed
+// sockets and processes, pulled cables. The tests run in the guest, on all devices.
 package faults

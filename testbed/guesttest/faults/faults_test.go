@@ -27,8 +27,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// dropped is the number of packets that the queueing discipline of a device, for example netem, has
-// dropped.
+// dropped returns the number of packets dropped by a device's queueing discipline, for example
+// netem.
 func dropped(t *testing.T, before []string, dev string) int {
 	t.Helper()
 	args := append(before, "tc", "-s", "qdisc", "show", "dev", dev)
@@ -40,7 +40,7 @@ func dropped(t *testing.T, before []string, dev string) int {
 	return n
 }
 
-// TestOneHostLoss: packets of the loopback device are lost, late, out of order and duplicated;
+// TestOneHostLoss: packets on the loopback device are lost, late, out of order and duplicated;
 // traffic still works.
 func TestOneHostLoss(t *testing.T) {
 	for _, how := range [][]string{
@@ -57,7 +57,7 @@ func TestOneHostLoss(t *testing.T) {
 					require.Less(t, i, 40, "nothing was lost")
 					require.NoError(t, c.EachStep())
 				}
-				// Connections can be made under these conditions too.
+				// Connections can also be established under these conditions.
 				s.works(t, n.Addr())
 			})
 		})
@@ -88,7 +88,7 @@ func addrPort(t *testing.T, a any) netip.AddrPort {
 // TestOneHostProcessKilled: the peer's process is killed, as server and as client.
 func TestOneHostProcessKilled(t *testing.T) { processKilled(t, "usiw", "siw0", "rxe0") }
 
-// TestIBProcessKilled: the same on devices with the semantics of InfiniBand.
+// TestIBProcessKilled: the same on devices with InfiniBand semantics.
 func TestIBProcessKilled(t *testing.T) { processKilled(t, "ib:usiw", "ib:siw0", "ib:rxe0") }
 
 func processKilled(t *testing.T, names ...string) {
@@ -99,7 +99,7 @@ func processKilled(t *testing.T, names ...string) {
 			p := start(t, roleServe, s.name, s.listen)
 			v := newVictim(t, s.dial(t, p.line()))
 			p.kill()
-			// The end of a process resets a stream from which it has not read everything.
+			// When a process dies, a stream from which it has not read everything is reset.
 			err := v.ends()
 			require.True(t, errors.Is(err, io.EOF) || strings.HasSuffix(s.name, "usiw") &&
 				errors.Is(err, syscall.ECONNRESET), "%v", err)
@@ -157,7 +157,7 @@ func TestOneHostLinkDown(t *testing.T) {
 			require.NotEqual(t, verbs.PortActive, port.State)
 			t.Logf("port %v", port.State)
 			// siw of Linux 6.1 ends its connections when the interface goes down. siw of 6.12 does
-			// not, and rxe sends to itself without the interface: these connections stay.
+			// not, and rxe sends to itself without the interface: these connections survive.
 			outlives := c.device == "rxe0" || linuxAfter61()
 			if !outlives {
 				require.ErrorIs(t, v.ends(), io.EOF)
@@ -272,13 +272,13 @@ func dropFirst(t *testing.T, opcode string) (lost func() bool) {
 	}
 }
 
-// The opcodes of RC in a packet's header.
+// The RC opcodes in a packet's header.
 const (
 	packetWrite = "0x0a" // RDMA WRITE Only
 	packetRead  = "0x0c" // RDMA READ Request
 )
 
-// TestTwoHostsFence: a fenced request with Reads after it is lost.
+// TestTwoHostsFence: a fenced request followed by Reads is lost.
 func TestTwoHostsFence(t *testing.T) {
 	client, server := open(t, "rxe1"), open(t, "rxe2")
 	c := client.dialBy(t, server.serve(t).Addr(), load.Options{Source: rxe1})
@@ -320,10 +320,10 @@ func TestTwoHostsFence(t *testing.T) {
 	require.NoError(t, c.EachStep())
 }
 
-// TestTwoHostsLostInC: rxe without goverbs never resends some requests.
+// TestTwoHostsLostInC: without goverbs, rxe never resends some requests.
 func TestTwoHostsLostInC(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe1")
-	// A bind that is executed again fails. rxe of Linux 6.1 stops there, that of 6.12 ends the
+	// A bind that is executed again fails. rxe of Linux 6.1 stops there, rxe of 6.12 ends the
 	// connection.
 	boundTwice := "0 of 2"
 	if linuxAfter61() {
@@ -349,8 +349,7 @@ func TestTwoHostsLostInC(t *testing.T) {
 // rxe1 is the address at the other end of the cable.
 var rxe1 = netip.MustParseAddrPort("10.78.0.1:0")
 
-// TestTwoHostsCableCut: rxe gives up on a peer that it cannot reach; a short interruption has no
-// effect.
+// TestTwoHostsCableCut: rxe gives up on an unreachable peer; a short interruption has no effect.
 func TestTwoHostsCableCut(t *testing.T) {
 	client := open(t, "rxe1")
 	rdmatest.KernelDevice(t, "rxe2")
@@ -364,7 +363,7 @@ func TestTwoHostsCableCut(t *testing.T) {
 			"add rule inet faults in udp dport 4791 counter drop")
 	}
 	repair := func() { command(t, "nft", "delete table inet faults") }
-	// Few retries, so that the test need not wait for long.
+	// Few retries, so that the test need not wait long.
 	v := newVictim(t, client.dialBy(t, address, load.Options{Source: rxe1, Retries: 2}))
 	by := client.dialBy(t, address, load.Options{Source: rxe1})
 	cut()

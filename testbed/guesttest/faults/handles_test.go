@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/testbed/handles"
 )
 
-// TestOneHostHandles: handles that are used in the wrong order.
+// TestOneHostHandles uses handles in the wrong order.
 func TestOneHostHandles(t *testing.T) {
 	each(t, "siw0", []string{"usiw", "siw0", "rxe0"}, func(t *testing.T, s *site) { handles.Run(t, s.dev, s.listen) })
 }

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	rdmatest.Main(m)
 }
 
-// soon is the limit for what must happen at once. It is longer than some time-outs of kernel siw
-// and of the connection managers.
+// soon bounds the wait for something that must happen without delay. It is longer than some
+// timeouts of kernel siw and of the connection managers.
 const soon = 20 * time.Second
 
 // site is a device and the address at which it listens.
@@ -43,8 +43,8 @@ var listenOn = map[string]string{
 	"rxe1": "10.78.0.1:0", "rxe2": "10.78.0.2:0", "siw1": "10.77.0.1:0", "siw2": "10.77.0.2:0",
 }
 
-// open finds a device. usiw is a NIC of package usiw, made for the test, and ib:NAME another device
-// with the semantics of InfiniBand.
+// open finds a device. usiw is a NIC of package usiw, created for the test, and ib:NAME another
+// device with InfiniBand semantics.
 func open(t *testing.T, name string) *site {
 	t.Helper()
 	if below, ok := strings.CutPrefix(name, "ib:"); ok {
@@ -70,8 +70,8 @@ func open(t *testing.T, name string) *site {
 	return s
 }
 
-// each runs a test for several devices. All of them run only in the guest, which is recognised by a
-// device of the kernel.
+// each runs a test for several devices. All of them run only in the guest, which is recognized by a
+// kernel device.
 func each(t *testing.T, beside string, names []string, run func(t *testing.T, s *site)) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func each(t *testing.T, beside string, names []string, run func(t *testing.T, s 
 	}
 }
 
-// serve makes a node in this process.
+// serve creates a node in this process.
 func (s *site) serve(t *testing.T) *load.Node {
 	t.Helper()
 	n, err := load.Serve(s.dev, s.listen, new(load.Counts), func(err error) { t.Error(err) })
@@ -90,7 +90,7 @@ func (s *site) serve(t *testing.T) *load.Node {
 	return n
 }
 
-// dial connects with a context of its own.
+// dial connects with a separate context.
 func (s *site) dial(t *testing.T, address string) *load.Conn {
 	t.Helper()
 	return s.dialBy(t, address, load.Options{})
@@ -113,7 +113,7 @@ func (s *site) works(t *testing.T, address string) {
 	require.NoError(t, c.Close())
 }
 
-// command runs a command of the system.
+// command runs a system command.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -121,12 +121,12 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// undo runs a command when the test ends. It may fail, if there is nothing left to undo.
+// undo runs a command when the test ends. It may fail if there is nothing left to undo.
 func undo(t *testing.T, name string, args ...string) {
 	t.Cleanup(func() { _ = exec.Command(name, args...).Run() })
 }
 
-// closes requires that a channel is closed, or delivers, soon.
+// closes requires that a channel is closed, or delivers a value, soon.
 func closes[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {

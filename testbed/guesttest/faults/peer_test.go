@@ -23,20 +23,20 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// peerVariable makes a process of the test binary a peer. It holds the role, the device and the
+// peerVariable makes the test binary run as a peer. It contains the role, the device and the
 // address.
 const peerVariable = "GOVERBS_FAULTS_PEER"
 
-// The roles of a peer. It writes a line when it is ready and ends with its standard input, or when
-// it is killed.
+// The roles of a peer. It writes a line when it is ready and exits when its standard input ends, or
+// when it is killed.
 const (
 	roleServe = "serve" // a node; the line is its address
 	roleMute  = "mute"  // accepts no request; writes a line with the address, and one when the request has arrived
 	roleStay  = "stay"  // connects and does nothing
-	roleUse   = "use"   // connects, executes every operation several times, then ends by itself
+	roleUse   = "use"   // connects, executes every operation several times, then exits by itself
 )
 
-// peerMain is the peer.
+// peerMain runs the peer.
 func peerMain(role []string) int {
 	err := peerRun(role[0], role[1], role[2])
 	if err != nil {
@@ -108,7 +108,7 @@ func peerDevice(name string) (*verbs.Device, error) {
 	return nic.Device(), nil
 }
 
-// peer is a process of the test's.
+// peer is a process started by the test.
 type peer struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -117,7 +117,7 @@ type peer struct {
 	over bool
 }
 
-// start starts a peer, if a command is given with that command before it.
+// start starts a peer, prefixed with the command before, if any.
 func start(t *testing.T, role, device, address string, before ...string) *peer {
 	t.Helper()
 	args := append(before, "/proc/self/exe")
@@ -161,7 +161,7 @@ func (p *peer) line() string {
 	return line
 }
 
-// kill kills the peer by SIGKILL.
+// kill kills the peer with SIGKILL.
 func (p *peer) kill() {
 	p.t.Helper()
 	p.over = true
@@ -172,7 +172,7 @@ func (p *peer) kill() {
 	require.Equal(p.t, -1, exit.ExitCode(), "the peer was killed")
 }
 
-// leave waits for the orderly end of the peer.
+// leave waits for the peer to exit cleanly.
 func (p *peer) leave() {
 	p.t.Helper()
 	p.over = true

@@ -20,13 +20,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// shutdowns is how often connections are shut down from a device that would lose something
-// otherwise, and from others.
+// shutdowns is how often connections are shut down from a device that could otherwise lose data,
+// and from others.
 const shutdowns, shutdownsOfOthers = 8, 2
 
-// lostByShutdown connects two devices, has one side send while the other one answers each message,
-// and shuts it down as soon as its Sends have completed. It returns the number of those that did
-// not arrive.
+// lostByShutdown connects two devices, lets one side send while the other answers each message, and
+// shuts the connection down as soon as the Sends have completed. It returns the number of those
+// that did not arrive.
 func lostByShutdown(t *testing.T, from, to *site) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
@@ -86,9 +86,9 @@ func lostByShutdown(t *testing.T, from, to *site) int {
 	return completed - got
 }
 
-// lostByBoth connects two devices, has both sides send at the same time without waiting for each
+// lostByBoth connects two devices, lets both sides send concurrently without waiting for each
 // other, and both shut down as soon as their Sends have completed. It returns how many messages did
-// not arrive, of both directions.
+// not arrive, in both directions.
 func lostByBoth(t *testing.T, from, to *site) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), load.Limit)
@@ -109,7 +109,7 @@ func lostByBoth(t *testing.T, from, to *site) int {
 		for i := range sends {
 			sends[i] = verbs.Send(sge)
 		}
-		if !first { // siw fails if the side that accepts sends first
+		if !first { // siw fails if the accepting side sends first
 			if _, err := ep.Recv(ctx, make([]byte, talkLen)); err != nil {
 				return err
 			}
@@ -150,15 +150,15 @@ func lostByBoth(t *testing.T, from, to *site) int {
 	return 2*completed - got
 }
 
-// TestOneHostShutdownBoth: if both sides shut down with ShutdownBoth, both get nil and everything
-// of both has arrived.
+// TestOneHostShutdownBoth: if both sides shut down with ShutdownBoth, both return nil and
+// everything that either sent has arrived.
 func TestOneHostShutdownBoth(t *testing.T) {
 	bothShutDown(t, [2]string{"siw0", "usiw"}, [2]string{"usiw", "usiw"}, [2]string{"rxe0", "rxe0"})
 }
 
-// TestListenerShutdownBoth: the same with siw as the side that accepts, and on devices with the
-// semantics of InfiniBand. In one run of many the kernel lost a listener of siw, which ends the
-// guest (docs/interop.md): it is not for every change.
+// TestListenerShutdownBoth: the same with siw as the accepting side, and on devices with InfiniBand
+// semantics. In rare runs the kernel loses a listener of siw, which crashes the guest
+// (docs/interop.md), so this test does not run for every change.
 func TestListenerShutdownBoth(t *testing.T) {
 	bothShutDown(t, [2]string{"siw0", "siw0"}, [2]string{"usiw", "siw0"}, [2]string{"ib:siw0", "ib:siw0"},
 		[2]string{"ib:rxe0", "ib:rxe0"})
@@ -185,8 +185,8 @@ func bothShutDown(t *testing.T, pairs ...[2]string) {
 	}
 }
 
-// TestOneHostShutdown: after Endpoint.Shutdown everything that completed has arrived, also from
-// kernel siw to a peer that sends.
+// TestOneHostShutdown: after Endpoint.Shutdown everything that completed has arrived, even from
+// kernel siw to a peer that is sending.
 func TestOneHostShutdown(t *testing.T) {
 	for _, pair := range [][2]string{{"siw0", "usiw"}, {"siw0", "siw0"}, {"usiw", "siw0"}, {"usiw", "usiw"},
 		{"rxe0", "rxe0"}} {

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalled is how many connections are made.
+// signalled is how many connections are opened.
 const signalled = 40
 
 // TestOneHostSignals: signals, as Go's runtime sends them to its threads, do not disturb a program
-// that connects. On kernel siw they would end the connection that rdma_connect makes, and with that
-// the listener.
+// that connects. On kernel siw they would end the connection that rdma_connect establishes, and
+// with it the listener.
 func TestOneHostSignals(t *testing.T) {
 	each(t, "siw0", []string{"siw0"}, func(t *testing.T, s *site) {
 		n := s.serve(t)
@@ -46,7 +46,7 @@ func TestOneHostSignals(t *testing.T) {
 	})
 }
 
-// signalThreads sends one signal of Go's runtime to each thread of this process.
+// signalThreads sends the signal that Go's runtime uses to each thread of this process.
 func signalThreads(t *testing.T) {
 	threads, err := filepath.Glob("/proc/self/task/*")
 	if err != nil {
@@ -54,7 +54,7 @@ func signalThreads(t *testing.T) {
 	}
 	for _, path := range threads {
 		if id, err := strconv.Atoi(filepath.Base(path)); err == nil {
-			_ = unix.Tgkill(os.Getpid(), id, unix.SIGURG) // the thread may have ended
+			_ = unix.Tgkill(os.Getpid(), id, unix.SIGURG) // the thread may have exited
 		}
 	}
 }

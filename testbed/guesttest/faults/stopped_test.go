@@ -20,8 +20,8 @@ import (
 )
 
 // TestOneHostStopped: the peer's process is stopped, so it answers nothing. Abort and CloseContext
-// do not wait for it: on rxe0 Close would wait 3 s for the answer to a DREQ. When it goes on, it
-// has lost these connections and nothing else.
+// do not wait for it: on rxe0, Close would wait 3 s for the answer to a DREQ. When the peer
+// resumes, it has lost only these connections.
 func TestOneHostStopped(t *testing.T) {
 	each(t, "siw0", []string{"usiw", "siw0", "rxe0"}, func(t *testing.T, s *site) {
 		p := start(t, roleServe, s.name, s.listen)
@@ -44,7 +44,7 @@ func TestOneHostStopped(t *testing.T) {
 			go func() { ended <- end() }()
 			err := closes(t, ended, name)
 			t.Logf("%s: %v after %v", name, err, time.Since(began).Round(time.Millisecond))
-			// on iWARP the stream can have ended already
+			// on iWARP the stream may have ended already
 			if name == "CloseContext" && (s.name == "rxe0" || err != nil) {
 				require.ErrorIs(t, err, context.Canceled)
 			} else {
@@ -79,7 +79,7 @@ func TestOneHostStopped(t *testing.T) {
 	})
 }
 
-// stop stops the peer and returns when it does nothing any more.
+// stop stops the peer and returns once it does nothing.
 func (p *peer) stop() {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
@@ -89,7 +89,7 @@ func (p *peer) stop() {
 	}, soon, time.Millisecond)
 }
 
-// goOn lets a peer that has been stopped go on.
+// goOn resumes a stopped peer.
 func (p *peer) goOn() {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGCONT))

@@ -61,7 +61,7 @@ func newVictim(t *testing.T, c *load.Conn) *victim {
 }
 
 // ends requires that the connection has ended, that all waiting calls have returned, and that it
-// can be closed. It returns the reason for the end.
+// can be closed. It returns why the connection ended.
 func (v *victim) ends() error {
 	t := v.t
 	t.Helper()
@@ -74,7 +74,7 @@ func (v *victim) ends() error {
 	for i := range outstanding {
 		v.flushed(uint64(100 + i))
 	}
-	// Requests that are posted now are flushed too.
+	// Requests that are posted later are flushed too.
 	_, perr := v.QP.PostSend([]verbs.SendWR{{ID: 200, Opcode: verbs.WRSend, Flags: verbs.SendSignaled}})
 	require.NoError(t, perr)
 	v.flushed(200)

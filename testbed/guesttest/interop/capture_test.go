@@ -23,14 +23,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// capture is a recording by tcpdump of the packets at a place.
+// capture is a tcpdump recording of the packets at a place.
 type capture struct {
 	*testprogram.Program
 	file string
 }
 
-// record begins to capture. The file is found with the test run's output afterwards, if there is a
-// place for that.
+// record starts a capture. The file is kept with the test run's output, if there is a place for
+// that.
 func (p place) record(t *testing.T) *capture {
 	t.Helper()
 	dir := os.Getenv("BED_OUT")
@@ -44,18 +44,18 @@ func (p place) record(t *testing.T) *capture {
 	return c
 }
 
-// finding has the results of tshark for the connections to a port.
+// finding holds tshark's results for the connections to a port.
 type finding struct {
-	checked, unchecked int            // FPDUs with a CRC, all of them right, and FPDUs of connections without
+	checked, unchecked int            // FPDUs with a CRC, all correct, and FPDUs of connections without CRC
 	ops                map[string]int // FPDUs by opcode
 }
 
-// judged ends the recording and checks it with tshark: nothing is malformed, no packet is missing,
-// no CRC is wrong, and every packet with data has been recognised. It returns the findings for each
+// judged stops the recording and checks it with tshark: nothing is malformed, no packet is missing,
+// no CRC is wrong, and every packet with data was recognized. It returns the findings for each
 // port.
 func (c *capture) judged(t *testing.T) map[int]*finding {
 	t.Helper()
-	// When tcpdump is told to end, it drops packets that it has not yet read from the kernel.
+	// When tcpdump is stopped, it drops packets that it has not yet read from the kernel.
 	for size := int64(-1); ; time.Sleep(quietTime) {
 		info, err := os.Stat(c.file)
 		require.NoError(t, err)
@@ -67,8 +67,8 @@ func (c *capture) judged(t *testing.T) map[int]*finding {
 	require.NoError(t, c.Signal(syscall.SIGINT))
 	c.Ends(t, 0)
 	require.Contains(t, c.Out.String(), "\n0 packets dropped by kernel")
-	// Only the text output says whether a CRC is right. One run has to do, because tshark takes
-	// long to start in the guest.
+	// Only the text output shows whether a CRC is correct. There is a single run because tshark
+	// takes long to start in the guest.
 	cmd := exec.Command("tshark", "-n", "-r", c.file, "-o", "tcp.try_heuristic_first:TRUE", "--disable-protocol",
 		"smb_direct", "--disable-protocol", "rpcordma", "-Y", "tcp.len>0", "-O", "tcp,iwarp_mpa,iwarp_ddp_rdmap")
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
@@ -148,17 +148,17 @@ func TestCaptureOfRping(t *testing.T) {
 		require.NoError(t, err)
 		f := findings[number]
 		require.NotNil(t, f, port)
-		// The user-space RNIC asks siw for CRC if it is configured to.
+		// The user-space RNIC requests CRC from siw if it is configured to.
 		require.Equal(t, i == 0, f.checked > 0)
 		require.Equal(t, i == 1, f.unchecked > 0)
 		require.Equal(t, n.count, f.ops[opReadRequest])
-		require.GreaterOrEqual(t, f.ops[opReadResponse], 2*n.count) // 4000 bytes do not fit into a segment of the cable
+		require.GreaterOrEqual(t, f.ops[opReadResponse], 2*n.count) // 4000 bytes do not fit into one segment of the cable
 		require.GreaterOrEqual(t, f.ops[opWrite], 2*n.count)
-		require.GreaterOrEqual(t, f.ops[opSend], 4*n.count-1) // two of each side for a ping, except for the last one
+		require.GreaterOrEqual(t, f.ops[opSend], 4*n.count-1) // two per side and ping, except for the last one
 	}
 }
 
-// port is the port of the listener.
+// port returns the port of the listener.
 func (l *link) port(t *testing.T, cfg linkConfig) int {
 	t.Helper()
 	s := l.kernel
@@ -183,7 +183,7 @@ func TestCaptureOfTraffic(t *testing.T) {
 		cfg.memory = 1 << 16
 		l := p.link(t, cfg)
 		ports[l.port(t, cfg)] = cfg
-		for _, n := range []int{1, 3, 1425, 4095, 20000} { // tshark calls an empty Send malformed
+		for _, n := range []int{1, 3, 1425, 4095, 20000} { // tshark considers an empty Send malformed
 			l.user.sends(l.kernel, n)
 			l.kernel.sends(l.user, n)
 			l.user.writes(l.kernel, n)
@@ -214,7 +214,7 @@ func TestCaptureOfTraffic(t *testing.T) {
 	}
 }
 
-// TestCaptureOfTerminates checks captures of connections that either side ends.
+// TestCaptureOfTerminates checks captures of connections that either side terminates.
 func TestCaptureOfTerminates(t *testing.T) {
 	needKernel(t)
 	p := cable(t)

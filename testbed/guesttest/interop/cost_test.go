@@ -18,12 +18,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What RFC 7306 costs over the module, between two QPs of siw0 in one process.
+// The cost of RFC 7306 with the module, between two QPs of siw0 in one process.
 
 // listed is the length of a list of requests.
 const listed = 16
 
-// lists are lists of requests of 8 bytes from s to the memory of the other side. The last one of
+// lists returns lists of 8-byte requests from s to the other side's memory. The last request of
 // each is signalled.
 func lists(s *side, other *verbs.MR) map[string][]verbs.SendWR {
 	at, key := other.Addr(), other.RKey()
@@ -45,8 +45,8 @@ func lists(s *side, other *verbs.MR) map[string][]verbs.SendWR {
 	}
 }
 
-// exchange posts a list of requests in one call and polls until it is complete, and the other
-// side's receives if it has some.
+// exchange posts a list of requests in one call and polls until all have completed, including the
+// other side's receives, if any.
 func exchange(t testing.TB, s, other *side, list []verbs.SendWR, receives []verbs.RecvWR) {
 	poll := func(cq *verbs.CQ, want int) {
 		var wcs [listed]verbs.WC
@@ -72,7 +72,7 @@ func exchange(t testing.TB, s, other *side, list []verbs.SendWR, receives []verb
 	poll(other.rcq, len(receives))
 }
 
-// systemCalls returns how often this process has called write(2) and its kin.
+// systemCalls returns how often this process has called write(2) and related calls.
 func systemCalls(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/io")
@@ -84,9 +84,9 @@ func systemCalls(t *testing.T) int {
 	return n
 }
 
-// TestModuleCosts: a list of requests costs one system call, its doorbell, whatever it has;
-// receives and polling cost none. The log tells the time of a request of each kind, by turns, and
-// what RFC 7306 costs against what needs no RFC 7306.
+// TestModuleCosts: a list of requests costs one system call, its doorbell, regardless of its
+// contents; receives and polling cost none. The log shows the time per request of each kind,
+// measured alternately, and the cost of RFC 7306 compared with alternatives without it.
 func TestModuleCosts(t *testing.T) {
 	needModule(t)
 	l := here.link(t, linkConfig{memory: 4096, kernels: true, user: depth(listed, listed),

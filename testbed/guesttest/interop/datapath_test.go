@@ -24,7 +24,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Where siw differs from the RFCs on an established connection, seen by a raw peer.
+// Where siw deviates from the RFCs on an established connection, seen by a raw peer.
 
 // reading returns a Read of n bytes of a side's region.
 func (s *side) reading(msn uint32, off, n int) []byte {
@@ -32,12 +32,12 @@ func (s *side) reading(msn uint32, off, n int) []byte {
 		SrcTO: s.mem.Addr() + uint64(off)})
 }
 
-// queues makes the provider post to siw also the requests that have to wait in its queue until
-// Reads are answered.
+// queues makes the provider post all requests to siw, including those that must wait in its queue
+// until Reads are answered.
 func (s *side) queues() { s.qp.Provider().(verbs.ProviderQPLimiter).SetDepths(1<<20, 0) }
 
 // TestKernelReadsInProgress: siw uses the number in the Reply as the number of Reads that it may
-// have in progress, rounded up to a power of two, even if that is more than its program asked for.
+// have in progress, rounded up to a power of two, even if its program requested less.
 func TestKernelReadsInProgress(t *testing.T) {
 	needKernel(t)
 	for _, c := range []struct {
@@ -80,15 +80,15 @@ func TestKernelReadsInProgress(t *testing.T) {
 				require.EqualValues(t, n, k.ok(k.sent(), verbs.WCRDMARead).ID)
 				require.EqualValues(t, n, k.mem.Bytes()[8*n+7])
 				if len(requests) < posted {
-					next() // one more for each that is answered
+					next() // one more for each response
 				}
 			}
 		})
 	}
 }
 
-// serving connects a raw peer, which does not ask for CRC, to the kernel and negotiates the given
-// depths of the kernel. The receive buffer of the peer is small.
+// serving connects a raw peer, which does not request CRC, to the kernel and negotiates the given
+// depths of the kernel. The peer's receive buffer is small.
 func serving(t *testing.T, memory, ird, ord int) (*raw, *side) {
 	t.Helper()
 	k := kernelSide(t, memory)
@@ -110,7 +110,7 @@ func serving(t *testing.T, memory, ird, ord int) (*raw, *side) {
 	return r, k
 }
 
-// standing requires that the connection of a side does not end during quietTime.
+// standing requires that a side's connection does not end during quietTime.
 func (s *side) standing() {
 	s.t.Helper()
 	select {
@@ -120,19 +120,19 @@ func (s *side) standing() {
 	}
 }
 
-// TestKernelServesReads: siw rounds its IRD up to a power of two. It holds that number of Reads in
-// addition to the one that it is answering, and ends the connection at the next one, with a
-// Terminate unless it is in the middle of an FPDU. With the module it also answers while a request
+// TestKernelServesReads: siw rounds its IRD up to a power of two. It queues that number of Reads in
+// addition to the one that it is answering, and closes the connection at the next one, with a
+// Terminate unless it is in the middle of an FPDU. With the module, it also answers while a request
 // of its own program waits.
 func TestKernelServesReads(t *testing.T) {
 	needKernel(t)
 	for _, c := range []struct{ ird, held int }{{1, 1}, {3, 4}, {4, 4}} {
 		t.Run(fmt.Sprintf("IRD %d, answers nobody reads", c.ird), func(t *testing.T) {
-			const size = 8 << 20 // more than the buffers of TCP hold
+			const size = 8 << 20 // more than the TCP buffers hold
 			ask := func(t *testing.T, reads int) (*raw, *side) {
 				r, k := serving(t, size, c.ird, 1)
 				r.send(k.reading(1, 0, size))
-				time.Sleep(quietTime) // until nothing more of the answer can be sent
+				time.Sleep(quietTime) // until no more of the response can be sent
 				for n := 1; n < reads; n++ {
 					r.send(k.reading(uint32(n+1), 0, size))
 				}
@@ -160,7 +160,7 @@ func TestKernelServesReads(t *testing.T) {
 				}
 				_, op := rdmap.ParseControl(b[mpa.LengthLen+1])
 				b = b[mpa.FPDULen(n):]
-				if op == rdmap.OpTerminate { // it had just sent an FPDU whole
+				if op == rdmap.OpTerminate { // it had just sent a complete FPDU
 					require.Empty(t, b, "behind a Terminate")
 					break
 				}
@@ -168,8 +168,8 @@ func TestKernelServesReads(t *testing.T) {
 			}
 		})
 		t.Run(fmt.Sprintf("IRD %d, a Read of its own waits", c.ird), func(t *testing.T) {
-			// siw without the module answers no Read while a request of its own program waits: with
-			// an ORD of 1, a second Read.
+			// Without the module, siw answers no Read while a request of its own program waits:
+			// with an ORD of 1, a second Read.
 			ask := func(t *testing.T, reads int) (r *raw, k *side, own rdmap.ReadRequest) {
 				r, k = serving(t, 4096, c.ird, 1)
 				fill(k.mem.Bytes()[1024:], 7)
@@ -221,8 +221,8 @@ func TestKernelServesReads(t *testing.T) {
 	})
 }
 
-// refusesRead reads the Terminate with which siw refuses a Read too many, and the end. Its layout
-// is siw's, with the module the RFC's.
+// refusesRead reads the Terminate with which siw refuses an excess Read, and the end of the stream.
+// Its layout is siw's, or the RFC's with the module.
 func (r *raw) refusesRead(ulpdu []byte) {
 	r.t.Helper()
 	if withModule() {
@@ -262,10 +262,10 @@ func TestKernelIgnores(t *testing.T) {
 	u[1] |= 0x30
 	r.send(u)
 	answer()
-	// Keys and addresses of messages of length 0, which need not be checked.
+	// Keys and addresses of empty messages, which need not be checked.
 	r.send(tagged(rdmap.OpWrite, true, 0x5a5a5a00, 0x77))
 	r.send(readRequest(3, rdmap.ReadRequest{SinkSTag: 0x100, SinkTO: 0x2000, SrcSTag: 0x5a5a5a00}))
-	// siw may answer a Read of nothing with what it has sent before (TestKernelReadOfNothing).
+	// siw may answer an empty Read with what it sent before (TestKernelReadOfNothing).
 	require.Contains(t, [][]byte{tagged(rdmap.OpReadResponse, true, 0x100, 0x2000),
 		tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[100:108]...)}, r.read())
 	// A Send between the two segments of a Write.
@@ -278,7 +278,7 @@ func TestKernelIgnores(t *testing.T) {
 	require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8}, k.mem.Bytes()[200:208])
 }
 
-// TestKernelAndCRC: siw places data, and validates headers, before it has checked the CRC.
+// TestKernelAndCRC: siw places data, and validates headers, before it checks the CRC.
 func TestKernelAndCRC(t *testing.T) {
 	needKernel(t)
 	spoilt := func(r *raw, ulpdu []byte) {
@@ -308,9 +308,9 @@ func TestKernelAndCRC(t *testing.T) {
 	})
 }
 
-// TestKernelSpeaksFirst: as responder siw sends messages of its program at once. It does not wait
-// for a message of the initiator, as RFC 5044 section 7.1.2 requires. On a peer-to-peer connection
-// it waits.
+// TestKernelSpeaksFirst: as responder, siw sends its program's messages immediately. It does not
+// wait for a message of the initiator, as RFC 5044 section 7.1.2 requires. On a peer-to-peer
+// connection it does wait.
 func TestKernelSpeaksFirst(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(4, 4), nil)
@@ -341,9 +341,9 @@ func TestKernelSpeaksFirst(t *testing.T) {
 	})
 }
 
-// TestKernelNudged: siw as responder can overlook a first message until another one arrives. So the
-// provider sends another empty Write if it receives nothing from the peer, and one after it has
-// received something, which does not say that the peer has found all.
+// TestKernelNudged: as responder, siw can miss a first message until another one arrives. The
+// provider therefore sends another empty Write if it receives nothing from the peer, and one after
+// it has received something, which does not prove that the peer has found everything.
 func TestKernelNudged(t *testing.T) {
 	needKernel(t)
 	r, k, _, connected := here.fromKernel(t, depth(4, 4))
@@ -356,21 +356,21 @@ func TestKernelNudged(t *testing.T) {
 	r.send(untagged(rdmap.OpSend, 0, 1))
 	k.ok(k.received(), verbs.WCRecv)
 	require.Equal(t, tagged(rdmap.OpWrite, true, 1, 0), r.read())
-	// longer than until it would be sent again
+	// longer than the interval after which it would be sent again
 	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(5*time.Second)))
 	_, err := r.conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestKernelSegments: over the cable siw fills TCP segments up to a multiple of 8 bytes. Over
-// loopback its FPDUs can be larger than the limit of MPA; the user-space RNIC accepts them.
+// TestKernelSegments: over the cable, siw fills TCP segments up to a multiple of 8 bytes. Over
+// loopback, its FPDUs can exceed MPA's limit; the user-space RNIC accepts them.
 func TestKernelSegments(t *testing.T) {
 	needKernel(t)
 	longest := func(t *testing.T, p place) int {
 		r, k, _, connected := p.fromKernel(t, depth(4, 4))
 		r.write(reply(flagS, 2, word(4, 4)...))
 		r.opened(connected)
-		// TCP begins with smaller segments.
+		// TCP starts with smaller segments.
 		const count = 100
 		most := 0
 		for range count {
@@ -393,17 +393,16 @@ func TestKernelSegments(t *testing.T) {
 	})
 }
 
-// TestKernelHalfClose: siw ends the connection at a FIN, and does not send the answers that are
-// due.
+// TestKernelHalfClose: siw closes the connection at a FIN and does not send pending responses.
 func TestKernelHalfClose(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(128, 4), nil)
-	const reads, size = 16, 1 << 20 // more than the buffers of TCP hold, so that siw is still sending at the FIN
+	const reads, size = 16, 1 << 20 // more than the TCP buffers hold, so that siw is still sending at the FIN
 	var requests [][]byte
 	for n := range uint32(reads) {
 		requests = append(requests, k.reading(n+1, 0, size))
 	}
-	// All arrive, one after the other; the FIN follows at once.
+	// All arrive, one after the other; the FIN follows immediately.
 	r.send(requests...)
 	require.NoError(t, r.conn.(*net.TCPConn).CloseWrite())
 	b, err := r.restOf(2 * reads * size)
@@ -412,7 +411,7 @@ func TestKernelHalfClose(t *testing.T) {
 	k.ended()
 }
 
-// TestKernelTakesTerminate: siw ends the connection at every Terminate.
+// TestKernelTakesTerminate: siw closes the connection at every Terminate.
 func TestKernelTakesTerminate(t *testing.T) {
 	needKernel(t)
 	write := tagged(rdmap.OpWrite, true, 0x200, 0x1000, 1)

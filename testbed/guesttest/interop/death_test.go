@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDisconnect: either side disconnects, and the other one gets the reason of an orderly end.
+// TestDisconnect: either side disconnects, and the other sees an orderly close as the reason.
 func TestDisconnect(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {
@@ -46,8 +46,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// TestDestroyed: either side closes its QP with requests in progress. The connection of the other
-// side ends, and nothing hangs.
+// TestDestroyed: either side closes its QP with requests in progress. The other side's connection
+// ends, and nothing hangs.
 func TestDestroyed(t *testing.T) {
 	needKernel(t)
 	for _, first := range []string{"user space", "kernel"} {
@@ -71,8 +71,8 @@ func TestDestroyed(t *testing.T) {
 	}
 }
 
-// cut ends the TCP connection of a link with ss -K, in the namespace of the user-space RNIC or in
-// that of the kernel's siw.
+// cut kills the TCP connection of a link with ss -K, in the namespace of the user-space RNIC or of
+// the kernel's siw.
 func (p place) cut(t *testing.T, l *link, kernels bool) {
 	t.Helper()
 	addr := l.user.id.LocalAddr().String()
@@ -87,13 +87,13 @@ func (p place) cut(t *testing.T, l *link, kernels bool) {
 	require.Contains(t, string(out), addr, "no socket was closed")
 }
 
-// socketWork is the number of Reads of 1 MiB in progress when a socket is killed: more than can
+// socketWork is the number of 1 MiB Reads in progress when a socket is killed: more than can
 // complete before that.
 const socketWork = 120
 
-// TestSocketKilled closes the TCP connection of either side with ss -K while many requests are in
-// progress. Both sides end with an error that has the reason, all requests complete, and waiting
-// calls return.
+// TestSocketKilled kills the TCP connection of either side with ss -K while many requests are in
+// progress. Both sides end with an error that contains the reason, all requests complete, and
+// waiting calls return.
 func TestSocketKilled(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {

@@ -26,9 +26,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A peer that sends random messages: most of them right, some wrong in any place.
+// A peer that sends random messages: most of them valid, some wrong in any place.
 
-// harmTime is how long a test goes on that tries to harm the kernel.
+// harmTime is how long a test that tries to harm the kernel runs.
 func harmTime(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("GOVERBS_TEST_HARM")
@@ -40,33 +40,33 @@ func harmTime(t *testing.T) time.Duration {
 	return d
 }
 
-// secret is what memory holds that the peer must not get.
+// secret is the contents of memory that the peer must not get.
 const secret = "nobody may read."
 
-// prey is memory that the peer knows of.
+// prey is memory that the peer knows about.
 type prey struct {
 	name            string
 	mr              *verbs.MR
 	readable, fixed bool // the peer may read it; must not change it
 }
 
-// fuzzer is such a peer, of one connection. Its reader runs beside it.
+// fuzzer is such a peer on one connection. Its reader runs concurrently.
 type fuzzer struct {
 	*rand.Rand
 	r    *raw
 	prey []prey
 	msn  [4]uint32 // of the next message to each queue
-	care int       // one message in so many is wrong
+	care int       // one message in this many is wrong
 
 	mu      sync.Mutex
-	reads   []rdmap.ReadRequest // that the kernel has sent, and that are not answered
+	reads   []rdmap.ReadRequest // sent by the kernel and not answered
 	atomics []uint32            // likewise, their identifiers
 	leaked  bool
 	got     map[rdmap.Opcode]int
 }
 
-// TestModuleFuzzed: whatever such a peer sends, the kernel lives, every call returns, memory
-// without the right is neither read nor changed, and a connection beside it goes on.
+// TestModuleFuzzed: whatever such a peer sends, the kernel survives, every call returns, memory
+// without access rights is neither read nor changed, and another connection continues.
 func TestModuleFuzzed(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -93,7 +93,7 @@ func TestModuleFuzzed(t *testing.T) {
 	}
 }
 
-// round is one connection. It returns how many messages were sent.
+// round runs one connection. It returns how many messages were sent.
 func (f *fuzzer) round(t *testing.T) (sent int) {
 	var k *side
 	param := depth(1+f.IntN(32), 1+f.IntN(4))
@@ -152,7 +152,7 @@ func (f *fuzzer) round(t *testing.T) (sent int) {
 	for n := 1 + f.IntN(100); n > 0; n-- {
 		if f.IntN(4) == 0 {
 			f.program(k)
-			time.Sleep(time.Duration(f.IntN(2000)) * time.Microsecond) // answers come
+			time.Sleep(time.Duration(f.IntN(2000)) * time.Microsecond) // responses arrive
 		}
 		if !f.write(f.mutate(f.message(addr, key))) {
 			break
@@ -186,7 +186,7 @@ func (f *fuzzer) round(t *testing.T) (sent int) {
 	return sent
 }
 
-// startup sends a frame that is wrong in some place, to a listener or as an answer.
+// startup sends an invalid startup frame, to a listener or as a reply.
 func (f *fuzzer) startup(t *testing.T) {
 	wrong := func(b []byte) []byte {
 		for range 1 + f.IntN(3) {
@@ -215,7 +215,7 @@ func (f *fuzzer) startup(t *testing.T) {
 	r.conn.Close()
 }
 
-// program posts what a program does, until the connection ends.
+// program posts requests as a program would, until the connection ends.
 func (f *fuzzer) program(k *side) {
 	_, _ = k.qp.PostRecv([]verbs.RecvWR{{SGL: k.sgl(f.IntN(4096), 1+f.IntN(200))}})
 	to := verbs.SendWR{SGL: k.sgl(8*f.IntN(1000), 8), RemoteAddr: 0x1000, RKey: 0x200, Flags: verbs.SendSignaled}
@@ -240,7 +240,7 @@ func (f *fuzzer) program(k *side) {
 	_, _ = k.rcq.Poll(wcs[:])
 }
 
-// target chooses memory, an offset in it, or a little outside, and how much is left from there.
+// target chooses memory, an offset in it or slightly outside, and the length remaining from there.
 func (f *fuzzer) target(closedAddr uint64, closedKey uint32) (key uint32, to uint64, left int) {
 	i := 0
 	if f.IntN(f.care) == 0 {
@@ -261,7 +261,7 @@ func (f *fuzzer) target(closedAddr uint64, closedKey uint32) (key uint32, to uin
 	return p.mr.RKey(), p.mr.Addr() + uint64(int64(at)), max(n-at, 0)
 }
 
-// some returns a length, mostly within n.
+// some returns a length, usually within n.
 func (f *fuzzer) some(n int) int {
 	if f.IntN(3*f.care) == 0 {
 		return n + 1 + f.IntN(64)
@@ -269,7 +269,7 @@ func (f *fuzzer) some(n int) int {
 	return f.IntN(n + 1)
 }
 
-// message makes the next ULPDU: one that is right, on memory that may be wrong.
+// message returns the next ULPDU: a valid one, on memory that may be invalid.
 func (f *fuzzer) message(closedAddr uint64, closedKey uint32) []byte {
 	key, to, left := f.target(closedAddr, closedKey)
 	next := func(qn uint32) uint32 { f.msn[qn]++; return f.msn[qn] - 1 }
@@ -322,7 +322,7 @@ func (f *fuzzer) message(closedAddr uint64, closedKey uint32) []byte {
 	}
 }
 
-// mutate makes an FPDU, which is wrong now and then.
+// mutate returns an FPDU, which is occasionally invalid.
 func (f *fuzzer) mutate(u []byte) []byte {
 	switch f.IntN(10 * f.care) {
 	case 0: // a bit of the header
@@ -333,7 +333,7 @@ func (f *fuzzer) mutate(u []byte) []byte {
 		u = u[:f.IntN(len(u))]
 	case 3:
 		u = append(u, random(1+f.IntN(60))...)
-	case 4: // a number of the header, to an extreme
+	case 4: // a number in the header, set to an extreme
 		binary.BigEndian.PutUint32(u[f.IntN(len(u)/4)*4:], pick[uint32](f.Rand, 0, 1, 1<<31-1, 1<<31, 1<<32-1))
 	case 5:
 		u[0], u[1] = byte(f.Uint32()), byte(f.Uint32())
@@ -352,7 +352,7 @@ func (f *fuzzer) mutate(u []byte) []byte {
 	return b
 }
 
-// write sends bytes in pieces, and reports whether the connection still takes them.
+// write sends bytes in pieces, and reports whether the connection still accepts them.
 func (f *fuzzer) write(b []byte) bool {
 	_ = f.r.conn.SetWriteDeadline(time.Now().Add(waitLimit))
 	for len(b) > 0 {
@@ -368,8 +368,8 @@ func (f *fuzzer) write(b []byte) bool {
 	return true
 }
 
-// read reads what the kernel sends until the end, and notes what can be answered. It stops to
-// understand where an FPDU is cut.
+// read reads what the kernel sends until the end, and records what can be answered. It stops
+// parsing where an FPDU is cut off.
 func (f *fuzzer) read() {
 	var stream []byte
 	buf := make([]byte, 1<<16)
@@ -395,7 +395,7 @@ func (f *fuzzer) read() {
 	}
 }
 
-// understand notes what the kernel has sent.
+// understand records what the kernel has sent.
 func (f *fuzzer) understand(u []byte) {
 	_, op := rdmap.ParseControl(u[1])
 	f.got[op]++

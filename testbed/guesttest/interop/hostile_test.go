@@ -15,9 +15,9 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// unharmed begins a test that tries to harm the kernel. When all is closed, no object may be left
-// of it, and the kernel's log must have no new line of trouble. (The guest itself fails on an
-// oops.) The context of this process stays open.
+// unharmed begins a test that tries to harm the kernel. After everything is closed, none of its
+// objects may be left, and the kernel's log must have no new error message. (The guest itself fails
+// on an oops.) The context of this process stays open.
 func unharmed(t *testing.T) {
 	t.Helper()
 	kernel, err := kerneltest.Look("ctx")
@@ -25,11 +25,10 @@ func unharmed(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, kernel.Unharmed(waitLimit)) })
 }
 
-// childVariable tells a test that it is to do its work in a process of its own, which another test
-// kills or ruins.
+// childVariable makes a test do its work in a separate process, which another test kills or ruins.
 const childVariable = "GOVERBS_TEST_CHILD"
 
-// child runs a test of this binary in a process of its own, which finds arg in childVariable.
+// child runs a test of this binary in a separate process, with arg in childVariable.
 func child(t *testing.T, name, arg string) *testprogram.Program {
 	t.Helper()
 	p := start(t, []string{"env", childVariable + "=" + arg, os.Args[0], "-test.run=^" + name + "$"})

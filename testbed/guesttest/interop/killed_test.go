@@ -25,16 +25,16 @@ import (
 
 // The ends of connections with traffic of every kind in progress, in both directions.
 
-// loadMemory is the memory of a side under load.
+// loadMemory is the size of the memory of a side under load.
 const loadMemory = 1 << 17
 
-// remote is memory of the other side: where, and its key.
+// remote is memory of the other side: its address and key.
 type remote struct {
 	addr uint64
 	rkey uint32
 }
 
-// target registers the side's memory for everything, and returns it as private data.
+// target registers the side's memory for every kind of access and returns it as private data.
 func (s *side) target() (t []byte) {
 	s.t.Helper()
 	mr := s.region(s.pd, loadMemory, allRights)
@@ -45,12 +45,12 @@ func targetOf(private []byte) remote {
 	return remote{binary.BigEndian.Uint64(private), binary.BigEndian.Uint32(private[8:])}
 }
 
-// loadWindow is how many requests are in progress, loadReceives how many receives there are: as
-// many messages are sent on a connection.
+// loadWindow is the number of requests in progress, loadReceives the number of receives and thus of
+// messages sent on a connection.
 const loadWindow, loadReceives = 8, 100
 
-// load posts requests of every kind, and calls each after each success, until one fails or each
-// returns false. It returns the number of requests that succeeded, when all have completed.
+// load posts requests of every kind, calling each after each success, until one fails or each
+// returns false. It returns the number of successful requests, after all have completed.
 func (s *side) load(to remote, each func(n int) bool) (good int) {
 	s.t.Helper()
 	sent, messages, open, ended := 0, 0, 0, false
@@ -99,7 +99,7 @@ func (s *side) load(to remote, each func(n int) bool) (good int) {
 	}
 }
 
-// receives posts the receives of a load, and of the message that opens it.
+// receives posts the receives for a load and for the message that opens it.
 func (s *side) receives() {
 	s.t.Helper()
 	for i := range loadReceives + 1 {
@@ -107,13 +107,13 @@ func (s *side) receives() {
 	}
 }
 
-// opens is called by the side that has connected, opened by the other one: that must not send first
-// (RFC 5044 section 7.1.2).
+// opens is called by the connecting side, opened by the other one, which must not send first (RFC
+// 5044 section 7.1.2).
 func (s *side) opens()  { s.t.Helper(); s.run(verbs.SendWR{Opcode: verbs.WRSend}) }
 func (s *side) opened() { s.t.Helper(); s.ok(s.received(), verbs.WCRecv) }
 
 // loaded runs a load on both sides of a link until it ends, and calls each after each success of
-// the kernel's side. It returns the number of requests of both that succeeded.
+// the kernel's side. It returns the number of successful requests of both.
 func loaded(l *link, each func(n int)) (good int) {
 	l.t.Helper()
 	targets := []remote{targetOf(l.kernel.target()), targetOf(l.user.target())}
@@ -138,14 +138,14 @@ func loaded(l *link, each func(n int)) (good int) {
 	return good
 }
 
-// loadParam is what a side connects with that tells the other one of its memory.
+// loadParam returns connection parameters that announce the side's memory to the other.
 func (s *side) loadParam() cm.ConnParam {
 	s.t.Helper()
 	return cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}
 }
 
-// dials connects a new side to address: another one if the connection manager has chosen a port
-// that TCP uses, as in link.
+// dials connects a new side to address. It retries with another side if the connection manager
+// chose a port that TCP uses, as in link.
 func dials(t *testing.T, open func() *side, address string) *side {
 	t.Helper()
 	for {
@@ -161,11 +161,11 @@ func dials(t *testing.T, open func() *side, address string) *side {
 	}
 }
 
-// killRounds is how many processes are killed, as many in either role.
+// killRounds is how many processes are killed, half of them in either role.
 const killRounds = 50
 
-// TestModuleKilled: a process with traffic in progress is killed, whose rings are mapped. The other
-// side, siw as well or the user-space RNIC, gets the end and all of its completions.
+// TestModuleKilled: a process with traffic in progress and mapped rings is killed. The other side,
+// either siw or the user-space RNIC, sees the end of the connection and all of its completions.
 func TestModuleKilled(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -211,7 +211,7 @@ func TestModuleKilled(t *testing.T) {
 	}
 }
 
-// TestModuleKilledChild is the process that is killed: it has a load, from the connection on.
+// TestModuleKilledChild is the process that is killed: it runs a load once connected.
 func TestModuleKilledChild(t *testing.T) {
 	address := childArg(t)
 	var s *side
@@ -241,7 +241,7 @@ func TestModuleKilledChild(t *testing.T) {
 	time.Sleep(waitLimit)
 }
 
-// TestModuleCut: the TCP connection of either side is taken away in the middle of traffic in both
+// TestModuleCut: the TCP connection of either side is killed in the middle of traffic in both
 // directions. Both sides end, and all requests complete.
 func TestModuleCut(t *testing.T) {
 	needModule(t)

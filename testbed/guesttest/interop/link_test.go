@@ -22,16 +22,16 @@ import (
 // rights are all rights that a region of the kernel's siw can have.
 const rights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
-// memorySize is the size of the region that either side of a link has.
+// memorySize is the size of the region on either side of a link.
 const memorySize = 1<<20 + 8192
 
 // linkConfig configures a link; zero = the default.
 type linkConfig struct {
-	kernelActive bool         // the kernel connects to the user-space RNIC, and not the other way round
-	kernels      bool         // the kernel takes the place of the user-space RNIC too
+	kernelActive bool         // the kernel connects to the user-space RNIC instead of vice versa
+	kernels      bool         // the kernel replaces the user-space RNIC too
 	nic          usiw.Config  // of the user-space RNIC
 	user, kernel cm.ConnParam //
-	memory       int          // memorySize
+	memory       int          // default: memorySize
 }
 
 // link is a connection between the user-space RNIC and the kernel's siw, both driven by the test.
@@ -69,7 +69,7 @@ func kernelSide(t *testing.T, memory int) *side {
 	return newSide(t, dev, memory)
 }
 
-// link makes a link between a new RNIC at the place and the kernel.
+// link connects a new RNIC at the place with the kernel.
 func (p place) link(t *testing.T, cfg linkConfig) *link {
 	t.Helper()
 	if cfg.memory == 0 {
@@ -108,12 +108,12 @@ func (p place) link(t *testing.T, cfg linkConfig) *link {
 		return p.link(t, cfg)
 	}
 	require.NoError(t, err)
-	require.NoError(t, result(t, "Accept", accepted)) // it can take until the RNIC sends a nudge
+	require.NoError(t, result(t, "Accept", accepted)) // may take until the RNIC sends another empty Write
 	t.Cleanup(func() { assert.NoError(t, passive.id.Close()) })
 	return l
 }
 
-// openTime is the time that siw may need to notice the first message.
+// openTime is how long siw may take to notice the first message.
 const openTime = 500 * time.Millisecond
 
 // listen opens a listener at a host, with any port.
@@ -125,18 +125,18 @@ func (s *side) listen(host string) *cm.Listener {
 	return ln
 }
 
-// resolve makes an ID for a connection to address, and a QP for it in INIT.
+// resolve creates an ID for a connection to address, and a QP for it in INIT.
 func (s *side) resolve(address string) {
 	s.t.Helper()
 	var err error
 	s.id, err = cm.Resolve(soon(s.t), address, cm.Config{Context: s.ctx})
 	require.NoError(s.t, err)
 	s.open()
-	s.t.Cleanup(func() { assert.NoError(s.t, s.id.Close()) }) // before the QP, as cleanups run backwards
+	s.t.Cleanup(func() { assert.NoError(s.t, s.id.Close()) }) // before the QP, as cleanups run in reverse order
 	require.NoError(s.t, s.id.BindQP(s.qp))
 }
 
-// open makes the objects of a side.
+// open creates the objects of a side.
 func (s *side) open() {
 	s.t.Helper()
 	closes := func(c interface{ Close() error }) { s.t.Cleanup(func() { assert.NoError(s.t, c.Close()) }) }
@@ -166,7 +166,7 @@ func (s *side) region(pd *verbs.PD, n int, access verbs.AccessFlags) *verbs.MR {
 	return mr
 }
 
-// sgl is a list with one element for n bytes of the side's region from off, empty for n = 0.
+// sgl returns a list with one element for n bytes at off of the side's region, empty for n = 0.
 func (s *side) sgl(off, n int) []verbs.SGE {
 	s.t.Helper()
 	if n == 0 {
@@ -177,13 +177,13 @@ func (s *side) sgl(off, n int) []verbs.SGE {
 	return []verbs.SGE{sge}
 }
 
-// at makes wr a request on the other side's region.
+// at turns wr into a request on the other side's region.
 func (s *side) at(wr verbs.SendWR, off int) verbs.SendWR {
 	wr.RemoteAddr, wr.RKey = s.mem.Addr()+uint64(off), s.mem.RKey()
 	return wr
 }
 
-// post queues requests, signalled.
+// post posts requests, signalled.
 func (s *side) post(wrs ...verbs.SendWR) {
 	s.t.Helper()
 	for i := range wrs {

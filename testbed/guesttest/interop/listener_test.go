@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestListenerTaken: whoever reaches the port of a listener on the kernel's siw ends it: it opens
-// TCP connections and closes them at once, without a byte. If siw has not accepted one when its end
-// arrives, siw takes that for the end of the listener (siw_cm_llp_state_change of a socket that
-// still has the listener as its user data) and frees it. After that the port refuses connections,
-// and the program does not learn of it. When the program closes the listener, the kernel uses the
-// memory that it has freed: it warns of a reference count below zero, or crashes. So this test runs
-// last.
+// TestListenerTaken: any peer that reaches the port of a listener on kernel siw can destroy it by
+// opening TCP connections and closing them immediately, without sending a byte. If siw has not
+// accepted a connection when it is closed, siw mistakes that for the end of the listener
+// (siw_cm_llp_state_change of a socket that still has the listener as its user data) and frees it.
+// After that the port refuses connections, and the program is not notified. When the program closes
+// the listener, the kernel uses the freed memory: it warns of a reference count below zero, or
+// crashes. This test therefore runs last.
 func TestListenerTaken(t *testing.T) {
 	needKernel(t)
 	address := kernelSide(t, 4096).listen(here.host).Addr().String()
@@ -31,7 +31,7 @@ func TestListenerTaken(t *testing.T) {
 		if err == nil {
 			require.NoError(t, conn.Close())
 		} else {
-			require.ErrorIs(t, err, syscall.ECONNRESET) // the listener ended with this connection in its queue
+			require.ErrorIs(t, err, syscall.ECONNRESET) // the listener died with this connection in its queue
 		}
 	}
 	t.Fatal("the listener is still there")

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace makes sockets in another network namespace of this host (usiw.Network). A socket
-// belongs to the namespace in which it is made, wherever it is used. So only making it needs a
-// thread in the namespace.
+// namespace creates sockets in another network namespace of this host (usiw.Network). A socket
+// belongs to the namespace in which it is created, wherever it is used, so only its creation needs
+// a thread in the namespace.
 type namespace struct {
 	home, there int // file descriptors of the process's own namespace and of the other
 }
 
-// newNamespace opens a namespace that ip(8) has named.
+// newNamespace opens a namespace that was named with ip(8).
 func newNamespace(name string) (*namespace, error) {
 	home, err := unix.Open("/proc/self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -43,7 +43,7 @@ func (n *namespace) visit(f func() error) error {
 		runtime.LockOSThread()
 		if err := unix.Setns(n.there, unix.CLONE_NEWNET); err != nil {
 			done <- err
-			return // the thread ends with the goroutine, as it is locked
+			return // the thread exits with the goroutine because it is locked
 		}
 		err := f()
 		if back := unix.Setns(n.home, unix.CLONE_NEWNET); back != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelReadsAcrossPages: siw answers a Read of 2 to 32 bytes across a boundary between pages
-// with wrong bytes (siw_try_1seg). It confuses the number of bytes in the first page with that in
-// the second one, and continues at the start of the page in which it then is. The answer is right
-// only if both numbers are equal.
+// TestKernelReadsAcrossPages: siw answers a Read of 2 to 32 bytes across a page boundary with wrong
+// bytes (siw_try_1seg). It confuses the number of bytes in the first page with the number in the
+// second, and continues at the start of the page in which it then is. The response is correct only
+// if both numbers are equal.
 func TestKernelReadsAcrossPages(t *testing.T) {
 	needKernel(t)
 	const short, page = 32, 4096
@@ -44,18 +44,18 @@ func TestKernelReadsAcrossPages(t *testing.T) {
 				start -= page
 			}
 			require.Equal(t, memory[off:off+min(first, second)], got[:min(first, second)])
-			// Between them are the bytes after the first page in the memory of the host.
+			// Between them are the bytes after the first page in the host's memory.
 			require.Equal(t, memory[start:start+first], got[second:], "%d bytes, %d of them in the first page", n,
 				first)
 		}
 	}
 }
 
-// TestKernelReadOfNothing: a Read of 0 bytes that siw cannot answer at once is answered with the
+// TestKernelReadOfNothing: an empty Read that siw cannot answer immediately is answered with the
 // memory that siw is sending.
 func TestKernelReadOfNothing(t *testing.T) {
 	needKernel(t)
-	const size = 8 << 20 // more than the buffers of TCP hold
+	const size = 8 << 20 // more than the TCP buffers hold
 	for name, busy := range map[string]func(r *raw, k *side) (msn uint32){
 		"answering": func(r *raw, k *side) uint32 {
 			r.send(k.reading(1, 0, size))

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The kernel's device, the interface that it is on, and the other end of that cable.
+// The kernel's device, its interface, and the other end of that cable.
 const (
 	kernelDevice = "siw0"
 	kernelHost   = "10.77.0.1"
@@ -34,13 +34,12 @@ const (
 type place struct {
 	name    string
 	host    string       // the address of the user-space RNIC
-	network usiw.Network // makes its sockets (nil = in the namespace of this process)
-	under   []string     // the prefix of a command that is to run there
+	network usiw.Network // creates its sockets (nil = in the namespace of this process)
+	under   []string     // the prefix of a command that runs there
 	capture string       // the interface that sees the packets
 }
 
-// here is the kernel's own host: TCP goes over the loopback interface, whose segments are of 64
-// KiB.
+// here is the kernel's own host: TCP uses the loopback interface, whose segments are 64 KiB.
 var here = place{name: "loopback", host: kernelHost, capture: "lo"}
 
 // needKernel is the first line of every test that needs the kernel's siw.
@@ -49,8 +48,8 @@ func needKernel(t *testing.T) {
 	rdmatest.KernelDevice(t, kernelDevice)
 }
 
-// cable returns the place at the other end of the kernel's cable, in a network namespace of its
-// own. Segments are of 1448 bytes. When the test ends, the end of the cable is moved back.
+// cable returns the place at the other end of the kernel's cable, in a separate network namespace.
+// Segments are 1448 bytes. When the test ends, the end of the cable is moved back.
 func cable(t *testing.T) place {
 	t.Helper()
 	command(t, "ip", "netns", "add", userSpace)
@@ -76,7 +75,7 @@ func everywhere(t *testing.T, f func(t *testing.T, p place)) {
 	t.Run("cable", func(t *testing.T) { f(t, cable(t)) })
 }
 
-// nic makes a user-space RNIC at the place.
+// nic creates a user-space RNIC at the place.
 func (p place) nic(t *testing.T, cfg usiw.Config) *verbs.Device {
 	t.Helper()
 	cfg.Network = p.network
@@ -86,10 +85,10 @@ func (p place) nic(t *testing.T, cfg usiw.Config) *verbs.Device {
 	return nic.Device()
 }
 
-// anyPort is the address of a host with any port.
+// anyPort returns the address of a host with any port.
 func anyPort(host string) string { return net.JoinHostPort(host, "0") }
 
-// try runs a command to its end.
+// try runs a command.
 func try(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

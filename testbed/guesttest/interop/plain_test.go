@@ -24,11 +24,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Who knows nothing of RFC 7306: programs on the driver's library, and the kernel's own clients.
-// With the module they must get what they get from siw.
+// Users that do not support RFC 7306: programs on the driver's library, and the kernel's own
+// clients. With the module they must get the same as from siw.
 
-// extensions are messages of every opcode of RFC 7306, which must each be refused as an opcode is
-// that nobody has.
+// extensions are messages with every opcode of RFC 7306. Each must be refused like an opcode that
+// does not exist.
 func extensions() map[string][]byte {
 	eight := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 	return map[string][]byte{
@@ -51,9 +51,9 @@ func plain(t *testing.T, path string, more ...string) (*raw, *testprogram.Progra
 	return r, p
 }
 
-// TestModulePlainProgram: a peer of a program on the driver's library cannot complete its receives
-// by what the program knows nothing of. The program's device has no atomics, and requests of RFC
-// 7306 in its ring end its connection.
+// TestModulePlainProgram: a peer of a program on the driver's library cannot complete the program's
+// receives with messages that the program does not support. The program's device has no atomics,
+// and requests of RFC 7306 in its ring end its connection.
 func TestModulePlainProgram(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -96,7 +96,7 @@ func TestModulePlainProgram(t *testing.T) {
 	})
 }
 
-// TestModuleAtomicCap: the device has atomics for this program, which asks for RFC 7306, and none
+// TestModuleAtomicCap: the device has atomics for this program, which requests RFC 7306, but not
 // for others.
 func TestModuleAtomicCap(t *testing.T) {
 	needModule(t)
@@ -108,8 +108,8 @@ func TestModuleAtomicCap(t *testing.T) {
 	require.Regexp(t, `atomic_cap:\s+ATOMIC_NONE \(0\)`, string(out))
 }
 
-// nvmeConnect is the private data with which an NVMe host asks for an admin queue (NVMe over RDMA,
-// struct nvme_rdma_cm_req): recfmt, qid, hrqsize, hsqsize, cntlid.
+// nvmeConnect returns the private data with which an NVMe host requests an admin queue (NVMe over
+// RDMA, struct nvme_rdma_cm_req): recfmt, qid, hrqsize, hsqsize, cntlid.
 func nvmeConnect() []byte {
 	b := make([]byte, 32)
 	binary.LittleEndian.PutUint16(b[4:], 32)
@@ -144,8 +144,8 @@ func nvmeTarget(t *testing.T, port string) {
 	t.Cleanup(func() { assert.NoError(t, os.Remove(at+"/subsystems/goverbs")) })
 }
 
-// TestModuleKernelClient: a peer of a client in the kernel, an NVMe target, cannot complete its
-// receives by what that knows nothing of.
+// TestModuleKernelClient: a peer of a client in the kernel, an NVMe target, cannot complete the
+// client's receives with messages that it does not support.
 func TestModuleKernelClient(t *testing.T) {
 	needModule(t)
 	unharmed(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// commandVariable names the variable that has the path of a goverbs command with cgo.
+// commandVariable is the variable with the path of a goverbs command built with cgo.
 const commandVariable = "GOVERBS_TEST_COMMAND"
 
 // goverbs returns the path of the goverbs command.
@@ -26,11 +26,11 @@ func goverbs(t *testing.T) string {
 	return path
 }
 
-// rping is the beginning of the command line of librdmacm's rping, with line-buffered output.
+// rping is the start of the command line of librdmacm's rping, with line-buffered output.
 var rping = []string{"stdbuf", "-oL", "rping"}
 
-// start runs a command line made of parts. stdbuf and ip netns exec replace themselves by the
-// program that they start, so there is one process.
+// start runs a command line made of parts. stdbuf and ip netns exec exec the program that they
+// start, so there is only one process.
 func start(t *testing.T, parts ...[]string) *testprogram.Program {
 	t.Helper()
 	line := slices.Concat(parts...)

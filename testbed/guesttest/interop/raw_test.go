@@ -22,7 +22,7 @@ import (
 )
 
 // raw is a TCP connection to the kernel's siw on which the test itself writes and reads MPA, DDP
-// and RDMAP. So it can send what no RNIC sends, and check every byte that it receives.
+// and RDMAP. It can send what no RNIC sends, and check every byte that it receives.
 type raw struct {
 	t    *testing.T
 	conn net.Conn
@@ -37,7 +37,7 @@ const (
 	flagS = 0x10
 )
 
-// frame makes the bytes of a startup frame without checking them.
+// frame returns the bytes of a startup frame without checking them.
 func frame(reply bool, flags, rev byte, private ...byte) []byte {
 	key := "MPA ID Req Frame"
 	if reply {
@@ -49,7 +49,7 @@ func frame(reply bool, flags, rev byte, private ...byte) []byte {
 func request(flags, rev byte, private ...byte) []byte { return frame(false, flags, rev, private...) }
 func reply(flags, rev byte, private ...byte) []byte   { return frame(true, flags, rev, private...) }
 
-// word makes the enhanced word of a startup frame (RFC 6581 section 9).
+// word returns the enhanced word of a startup frame (RFC 6581 section 9).
 func word(ird, ord uint16, private ...byte) []byte {
 	return append([]byte{byte(ird >> 8), byte(ird), byte(ord >> 8), byte(ord)}, private...)
 }
@@ -102,7 +102,7 @@ func (r *raw) send(ulpdus ...[]byte) {
 	r.write(b)
 }
 
-// fpdu makes an FPDU.
+// fpdu returns an FPDU.
 func (r *raw) fpdu(ulpdu []byte) []byte {
 	b := make([]byte, mpa.FPDULen(len(ulpdu)))
 	binary.BigEndian.PutUint16(b, uint16(len(ulpdu)))
@@ -157,7 +157,7 @@ func (r *raw) readOp(op rdmap.Opcode) (ddp.Untagged, []byte) {
 	return h, u[ddp.UntaggedLen:]
 }
 
-// gone requires that nothing but the end of the stream follows, by FIN or by RST.
+// gone requires that only the end of the stream follows, by FIN or by RST.
 func (r *raw) gone() {
 	r.t.Helper()
 	b, err := r.rest()
@@ -182,32 +182,32 @@ func (r *raw) quiet() {
 	require.True(r.t, errors.As(err, &timeout) && timeout.Timeout(), "got % x, %v", b[:n], err)
 }
 
-// quietTime is the time for which a test waits for something that must not happen.
+// quietTime is how long a test waits for something that must not happen.
 const quietTime = 300 * time.Millisecond
 
-// untagged makes an untagged message of one segment.
+// untagged returns an untagged message of one segment.
 func untagged(op rdmap.Opcode, qn, msn uint32, body ...byte) []byte {
 	b := make([]byte, ddp.UntaggedLen, ddp.UntaggedLen+len(body))
 	ddp.Untagged{Last: true, ULP: rdmap.Control(op), QN: qn, MSN: msn}.Put(b)
 	return append(b, body...)
 }
 
-// tagged makes a tagged segment, the last of its message or not.
+// tagged returns a tagged segment, the last of its message or not.
 func tagged(op rdmap.Opcode, last bool, stag uint32, to uint64, body ...byte) []byte {
 	b := make([]byte, ddp.TaggedLen, ddp.TaggedLen+len(body))
 	ddp.Tagged{Last: last, ULP: rdmap.Control(op), STag: stag, TO: to}.Put(b)
 	return append(b, body...)
 }
 
-// readRequest makes a Read Request.
+// readRequest returns a Read Request.
 func readRequest(msn uint32, rr rdmap.ReadRequest) []byte {
 	b := make([]byte, rdmap.ReadRequestLen)
 	rr.Put(b)
 	return untagged(rdmap.OpReadRequest, ddp.QNReadRequest, msn, b...)
 }
 
-// toKernel connects a raw peer to the kernel, whose QP has been prepared by before. The request
-// asks for CRC.
+// toKernel connects a raw peer to the kernel, whose QP was prepared by before. The request asks for
+// CRC.
 func (p place) toKernel(t *testing.T, param cm.ConnParam, before func(k *side)) (*raw, *side) {
 	t.Helper()
 	k := kernelSide(t, 1<<16)
@@ -250,7 +250,7 @@ func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, re
 		defer close(finished)
 		err := k.id.Connect(ctx, k.qp, param)
 		if err != nil {
-			ln.Close() // nobody may come
+			ln.Close() // no connection is expected
 		}
 		done <- err
 	}()
@@ -268,8 +268,8 @@ func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, re
 	return r, k, r.frame(), done
 }
 
-// opened waits for the end of a Connect of the kernel's side, and reads the empty Write that its
-// provider sends then.
+// opened waits for a Connect of the kernel's side to return, and reads the empty Write that its
+// provider then sends.
 func (r *raw) opened(connected <-chan error) {
 	r.t.Helper()
 	require.NoError(r.t, result(r.t, "Connect", connected))

@@ -19,24 +19,24 @@ import (
 // codes are layer, type and code of a Terminate.
 type codes [3]uint8
 
-// of makes the error of a Terminate with these codes.
+// of returns the error of a Terminate with these codes.
 func (c codes) of(remote bool) *verbs.TerminateError {
 	return &verbs.TerminateError{Layer: c[0], Type: c[1], Code: c[2], Remote: remote}
 }
 
-// refusal is a request of 8 bytes, made by make, which the other side must refuse.
+// refusal is a request of 8 bytes, created by make, that the other side must refuse.
 type refusal struct {
 	name string
 	// make prepares the other side and returns the request.
 	make func(s, other *side) verbs.SendWR
-	// kernel is the answer of siw, user that of the user-space RNIC.
+	// kernel is siw's response, user that of the user-space RNIC.
 	kernel, user codes
 }
 
-// accepted is for requests that siw does not refuse; see TestKernelAccepts.
+// accepted marks requests that siw does not refuse; see TestKernelAccepts.
 var accepted = codes{0xff}
 
-// target makes a request on a region.
+// target returns a request on a region.
 func target(s *side, op verbs.WROpcode, mr *verbs.MR, off int) verbs.SendWR {
 	return verbs.SendWR{Opcode: op, SGL: s.sgl(0, 8), RemoteAddr: mr.Addr() + uint64(off), RKey: mr.RKey()}
 }
@@ -55,7 +55,7 @@ var refusals = []refusal{
 	{"Write, bounds", func(s, o *side) verbs.SendWR {
 		return target(s, verbs.WRRDMAWrite, o.mem, o.mem.Len()-7)
 	}, codes{1, 1, 1}, codes{1, 1, 1}},
-	// Only RDMAP has a code for missing rights; siw uses that of an invalid STag.
+	// Only RDMAP has a code for missing rights; siw uses the code for an invalid STag.
 	{"Write, no right", func(s, o *side) verbs.SendWR {
 		return target(s, verbs.WRRDMAWrite, o.region(o.pd, 64, verbs.AccessLocalWrite|verbs.AccessRemoteRead), 0)
 	}, codes{1, 1, 0}, codes{0, 1, 2}},
@@ -93,7 +93,7 @@ var refusals = []refusal{
 	}, codes{0, 1, 9}, codes{0, 1, 9}},
 }
 
-// foreignPD makes another protection domain.
+// foreignPD creates another protection domain.
 func (s *side) foreignPD() *verbs.PD {
 	s.t.Helper()
 	pd, err := s.ctx.AllocPD()
@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 				wr := r.make(s, other)
 				s.post(wr)
 				if wr.Opcode == verbs.WRSendWithInv && offender == "user space" {
-					// siw leaves it to its program to end the connection.
+					// siw leaves it to its program to close the connection.
 					require.Equal(t, verbs.WCRemInvReqErr, other.received().Status)
 				}
 				reason := other.ended()
@@ -156,8 +156,7 @@ func TestKernelAccepts(t *testing.T) {
 	require.Equal(t, secret.Bytes()[:8], l.user.mem.Bytes()[:8])
 }
 
-// TestProbe: siw does not know the atomics. A probe reports that, and not a violation of the
-// protocol.
+// TestProbe: siw does not support atomics. A probe reports that instead of a protocol violation.
 func TestProbe(t *testing.T) {
 	needKernel(t)
 	for _, active := range []bool{false, true} {
@@ -165,15 +164,15 @@ func TestProbe(t *testing.T) {
 		got, err := ext.Probe(soon(t), l.user.qp, l.kernel.mem.Addr(), l.kernel.mem.RKey())
 		require.NoError(t, err)
 		require.Equal(t, ext.NotSupported, got.Outcome, "%v", got.Reason)
-		// siw sends the bytes 20 06, which by the RFC mean 2/0/06.
+		// siw sends the bytes 20 06, which the RFC defines as 2/0/06.
 		require.ErrorIs(t, got.Reason, codes{2, 0, 6}.of(true))
 		require.ErrorContains(t, got.Reason, "unexpected opcode")
 		require.Error(t, l.kernel.ended())
 	}
 }
 
-// TestUnknownOperations: operations that only the user-space RNIC has end a connection to siw with
-// a Terminate. On the side of siw they are refused before anything is sent.
+// TestUnknownOperations: operations that only the user-space RNIC supports terminate a connection
+// to siw. On siw's side they are refused before anything is sent.
 func TestUnknownOperations(t *testing.T) {
 	needKernel(t)
 	word := func(s *side, wr verbs.SendWR, o *side) verbs.SendWR { wr.SGL = s.sgl(8, 8); return o.at(wr, 0) }
@@ -201,13 +200,13 @@ func TestUnknownOperations(t *testing.T) {
 			n, err := l.kernel.qp.PostSend([]verbs.SendWR{mine})
 			require.ErrorIs(t, err, verbs.ErrNotSupported)
 			require.Zero(t, n)
-			l.user.reads(l.kernel, 3) // nothing has happened
+			l.user.reads(l.kernel, 3) // the connection is unaffected
 
 			l.kernel.blank(0, 4096)
 			theirs := c.wr
 			switch c.op {
 			case verbs.OpImm64:
-			case verbs.OpWriteImm: // without data, because siw would place them before it finds the unknown operation
+			case verbs.OpWriteImm: // without data, because siw would place it before it finds the unknown operation
 			default:
 				theirs = word(l.user, theirs, l.kernel)
 			}

@@ -17,9 +17,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestModuleRepairs has a test for each rule of kernel/siw-7306/repairs that other tests of the
-// module do not need. Each has the name of its rule, and fails with a module that is built without
-// it (kernel/siw-7306/mutants).
+// TestModuleRepairs has a test for each rule of kernel/siw-7306/repairs that no other test of the
+// module covers. Each is named after its rule, and fails with a module built without it
+// (kernel/siw-7306/mutants).
 func TestModuleRepairs(t *testing.T) {
 	needModule(t)
 	t.Run("flush", func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestModuleRepairs(t *testing.T) {
 		require.Equal(t, 4, attr.MaxDestRdAtomic)
 	})
 	t.Run("read-nothing", func(t *testing.T) {
-		const size = 8 << 20 // more than the buffers of TCP hold
+		const size = 8 << 20 // more than the TCP buffers hold
 		r, k := serving(t, size, 4, 1)
 		r.send(k.reading(1, 0, size))
 		time.Sleep(quietTime)
@@ -136,7 +136,7 @@ func TestModuleRepairs(t *testing.T) {
 		_, body := r.readOp(rdmap.OpReadRequest)
 		own, err := rdmap.ParseReadRequest(body)
 		require.NoError(t, err)
-		r.send(k.reading(1, 0, 8)) // while its second Read waits for its turn
+		r.send(k.reading(1, 0, 8)) // while its second Read waits
 		require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[:8]...), r.read())
 		for range 2 {
 			r.send(tagged(rdmap.OpReadResponse, true, own.SinkSTag, own.SinkTO, 1, 2, 3, 4, 5, 6, 7, 8))
@@ -151,9 +151,9 @@ func TestModuleRepairs(t *testing.T) {
 	})
 }
 
-// TestModuleTornAtomic: a peer closes, or resets, in the middle of an Atomic Request or of the
-// answer to one, or without reading what it has asked for. The memory stays as it is, or has the
-// whole operation; the program gets the end and its completions.
+// TestModuleTornAtomic: a peer closes, or resets, in the middle of an Atomic Request or its
+// response, or without reading what it requested. The memory is unchanged or contains the complete
+// operation; the program sees the end of the connection and all its completions.
 func TestModuleTornAtomic(t *testing.T) {
 	needModule(t)
 	unharmed(t)

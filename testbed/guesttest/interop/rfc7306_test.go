@@ -25,11 +25,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The kernel's siw with the module of kernel/siw-7306, seen by a raw peer: RFC 7306 in the role of
-// the responder, and what the module repairs. kernel/siw-7306/in-guest loads the module and sets
+// The kernel's siw with the module of kernel/siw-7306, seen by a raw peer: RFC 7306 in the
+// responder role, and what the module repairs. kernel/siw-7306/in-guest loads the module and sets
 // the variable.
 
-// moduleVariable names the variable that has the path of the module, if siw is the module.
+// moduleVariable is the variable with the path of the module, if siw is the module.
 const moduleVariable = "GOVERBS_TEST_SIW7306"
 
 func withModule() bool { return os.Getenv(moduleVariable) != "" }
@@ -42,17 +42,17 @@ func needModule(t *testing.T) {
 	needKernel(t)
 }
 
-// allRights are rights, and that of atomics.
+// allRights are rights plus atomics.
 const allRights = rights | verbs.AccessRemoteAtomic
 
-// atomicRequest makes an Atomic Request.
+// atomicRequest returns an Atomic Request.
 func atomicRequest(msn uint32, ar rdmap.AtomicRequest) []byte {
 	b := make([]byte, rdmap.AtomicRequestLen)
 	ar.Put(b)
 	return untagged(rdmap.OpAtomicRequest, ddp.QNReadRequest, msn, b...)
 }
 
-// fetchAdd makes a FetchAdd of 1 at an address.
+// fetchAdd returns a FetchAdd of 1 at an address.
 func fetchAdd(msn uint32, stag uint32, at uint64) []byte {
 	return atomicRequest(msn,
 		rdmap.AtomicRequest{Op: rdmap.AtomicFetchAdd, ID: 7, STag: stag, TO: at, AddSwap: 1, CompareMask: ^uint64(0)})
@@ -69,9 +69,9 @@ func (r *raw) answer(msn uint32) rdmap.AtomicResponse {
 	return res
 }
 
-// terminates reads a Terminate with these codes in the layout of the RFC, byte for byte, and the
-// end. ulpdu is what it quotes, nil = nothing: the DDP header, and of a Read whose protection is at
-// fault all of it.
+// terminates reads a Terminate with these codes in the RFC's layout, byte for byte, and the end of
+// the stream. ulpdu is what it quotes, nil = nothing: the DDP header, or all of a Read that failed
+// its protection check.
 func (r *raw) terminates(layer, typ, code uint8, ulpdu []byte) {
 	r.t.Helper()
 	want := rdmap.Terminate{Layer: layer, Type: typ, Code: code}
@@ -91,7 +91,8 @@ func (r *raw) terminates(layer, typ, code uint8, ulpdu []byte) {
 	r.gone()
 }
 
-// TestModuleAtomics: every operation on every mask, as the user-space RNIC computes it.
+// TestModuleAtomics: every operation with every mask, compared with the user-space RNIC's
+// computation.
 func TestModuleAtomics(t *testing.T) {
 	needModule(t)
 	values := []uint64{0, 1, ^uint64(0), 0x00000001ffffffff, 0xffff7fff8000ffff, 0x8000000000001234, 0x0102030405060708}
@@ -126,7 +127,7 @@ func TestModuleAtomics(t *testing.T) {
 	require.Equal(t, make([]byte, 40), mr.Bytes()[24:])
 }
 
-// TestModuleOrder: Reads and atomics share message numbers, and are answered in the order of the
+// TestModuleOrder: Reads and atomics share message numbers and are answered in the order of the
 // requests.
 func TestModuleOrder(t *testing.T) {
 	needModule(t)
@@ -185,8 +186,7 @@ func TestModuleImmediate(t *testing.T) {
 }
 
 // TestModuleBehindWrite: an immediate belongs to the RDMA Write directly before it. The empty
-// Writes without a key that wake a peer do not stand between, and are none that one could belong
-// to.
+// Writes without a key that wake a peer do not count, either as separators or as the Write.
 func TestModuleBehindWrite(t *testing.T) {
 	needModule(t)
 	const receives = 7
@@ -220,7 +220,7 @@ func TestModuleBehindWrite(t *testing.T) {
 	}
 }
 
-// TestModuleRefuses: what no message of RFC 7306 may be. The memory stays as it is.
+// TestModuleRefuses: messages that RFC 7306 forbids. The memory is unchanged.
 func TestModuleRefuses(t *testing.T) {
 	needModule(t)
 	type fault struct {
@@ -332,7 +332,8 @@ func TestModuleRefuses(t *testing.T) {
 	})
 }
 
-// TestModuleListener: connections that end before siw has accepted them do not end the listener.
+// TestModuleListener: connections that are closed before siw has accepted them do not destroy the
+// listener.
 func TestModuleListener(t *testing.T) {
 	needModule(t)
 	k := kernelSide(t, 4096)
@@ -344,8 +345,8 @@ func TestModuleListener(t *testing.T) {
 	}
 }
 
-// TestModuleEarlyEnd: a peer-to-peer connection ends before its first message, by its end or by a
-// message that is wrong. The program learns of a connection and of its end.
+// TestModuleEarlyEnd: a peer-to-peer connection ends before its first message, because it is closed
+// or because that message is invalid. The program sees a connection and its end.
 func TestModuleEarlyEnd(t *testing.T) {
 	needModule(t)
 	for _, wrong := range []bool{false, true} {
@@ -377,8 +378,7 @@ func TestModuleEarlyEnd(t *testing.T) {
 	}
 }
 
-// TestModuleReplyWithoutWord: a Reply that lacks the enhanced word, or a part of it, fails the
-// connection.
+// TestModuleReplyWithoutWord: a Reply without all of the enhanced word fails the connection.
 func TestModuleReplyWithoutWord(t *testing.T) {
 	needModule(t)
 	for n := range 4 {
@@ -390,8 +390,8 @@ func TestModuleReplyWithoutWord(t *testing.T) {
 	}
 }
 
-// TestModulePrivateData: a program never gets private data that have not come as a whole. Replies
-// announce too many, end in the middle of them, or refuse with less than the enhanced word.
+// TestModulePrivateData: a program never gets incomplete private data. Replies announce too much,
+// end in the middle of it, or reject with less than the enhanced word.
 func TestModulePrivateData(t *testing.T) {
 	needModule(t)
 	announced := func(frame []byte, n uint16) []byte {
@@ -418,9 +418,9 @@ func TestModulePrivateData(t *testing.T) {
 	}
 }
 
-// TestModuleContention: two user-space RNICs add to one word over a connection each, and the
-// program on the kernel's side adds at the same time. Nothing is lost. Immediates from them arrive
-// behind what they have written.
+// TestModuleContention: two user-space RNICs add to one word over separate connections, while the
+// program on the kernel's side adds too. Nothing is lost. Their immediates arrive after what they
+// have written.
 func TestModuleContention(t *testing.T) {
 	needModule(t)
 	const each = 200
@@ -436,7 +436,7 @@ func TestModuleContention(t *testing.T) {
 			u, last := links[i].user, uint64(0)
 			for n := range each {
 				wr := ext.FetchAddWR(mr.Remote(), 1, u.sgl(0, 8)...)
-				if n%2 == 1 { // which the processor has no instruction for
+				if n%2 == 1 { // for which the processor has no instruction
 					wr = ext.MaskedFetchAddWR(mr.Remote(), 1, 1<<31, u.sgl(0, 8)...)
 				}
 				wc := u.run(wr)

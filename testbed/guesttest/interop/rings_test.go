@@ -22,7 +22,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Rings that the test itself makes and fills, beside a provider that does so with more care.
+// Rings that the test itself creates and fills, beside a provider that does so more carefully.
 
 // The contract with the module (kernel/siw-7306/README.md).
 const contract = 0x73060002
@@ -33,17 +33,17 @@ type madeQP struct {
 	SendKey, RecvKey                        uint64
 }
 
-// ownQP is a QP that is not connected, and its rings.
+// ownQP is an unconnected QP and its rings.
 type ownQP struct {
 	fd             int
 	handle         uint32
-	contract       uint32 // what the module answers
+	contract       uint32 // the module's response
 	sends          *siwring.SQ
 	receives       *siwring.RQ
 	sent, received *siwring.CQ
 }
 
-// descriptors returns those by which this process has devices open.
+// descriptors returns the descriptors with which this process has devices open.
 func descriptors(t *testing.T) (list []int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/self/fd/*")
@@ -58,7 +58,7 @@ func descriptors(t *testing.T) (list []int) {
 	return list
 }
 
-// ownRings makes a QP with rings of these sizes, whose command asks for a contract.
+// ownRings creates a QP with rings of these sizes, whose command requests a contract.
 func ownRings(t *testing.T, asked uint32, sends, receives uint32) *ownQP {
 	t.Helper()
 	before := descriptors(t)
@@ -91,7 +91,7 @@ func ownRings(t *testing.T, asked uint32, sends, receives uint32) *ownQP {
 	cfg.SendCQ, q.sent = completions(sends)
 	cfg.RecvCQ, q.received = completions(receives)
 	var made madeQP
-	for cfg.PD = range uint32(64) { // handles are small numbers, and that of a PD is libibverbs' secret
+	for cfg.PD = range uint32(64) { // handles are small numbers, and libibverbs does not expose a PD's
 		q.handle, _, _, made, err = uverbs.CreateQP[madeQP](q.fd, cfg, [2]uint32{asked})
 		if err == nil {
 			break
@@ -109,8 +109,8 @@ func ownRings(t *testing.T, asked uint32, sends, receives uint32) *ownQP {
 	return q
 }
 
-// TestModuleAsked: a QP has RFC 7306 if the command to make it asks for the contract that the
-// module keeps.
+// TestModuleAsked: a QP supports RFC 7306 if the command that creates it requests the module's
+// contract.
 func TestModuleAsked(t *testing.T) {
 	needModule(t)
 	for asked, want := range map[uint32]uint32{contract: contract, 0: 0, contract - 1: 0, contract + 1: 0, 1: 0,
@@ -124,7 +124,7 @@ func TestModuleAsked(t *testing.T) {
 	}
 }
 
-// TestModuleModifyFails: a modify that fails changes nothing, also not the rights.
+// TestModuleModifyFails: a failed modify changes nothing, including the access flags.
 func TestModuleModifyFails(t *testing.T) {
 	needModule(t)
 	q := ownRings(t, contract, 4, 4)
@@ -147,8 +147,8 @@ func TestModuleModifyFails(t *testing.T) {
 	require.Equal(t, read, access())
 }
 
-// TestModuleFlushes: a doorbell in state ERROR completes all that is in the rings, once and in the
-// order of the ring, however much it is.
+// TestModuleFlushes: a doorbell in state ERROR completes everything in the rings, once and in
+// order, regardless of the amount.
 func TestModuleFlushes(t *testing.T) {
 	needModule(t)
 	const most = 1 << 15 // SIW_MAX_QP_WR
@@ -181,8 +181,8 @@ func TestModuleFlushes(t *testing.T) {
 // n64 distinguishes receives from sends.
 const n64 = 1 << 32
 
-// TestModuleModifyWhileSending: the transmit thread cannot look at a QP while it is modified, and
-// looks at it afterwards. The peer reads in small pieces, so the thread is woken again and again.
+// TestModuleModifyWhileSending: the transmit thread cannot access a QP while it is being modified,
+// and checks it afterwards. The peer reads in small pieces, so the thread is woken repeatedly.
 func TestModuleModifyWhileSending(t *testing.T) {
 	needModule(t)
 	const size = 16 << 20

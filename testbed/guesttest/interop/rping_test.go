@@ -18,17 +18,17 @@ import (
 	"github.com/goverbs/goverbs/internal/testprogram"
 )
 
-// Both rpings together: that of librdmacm is always on a device of the kernel, ours on the
-// user-space RNIC or on one of the kernel.
+// Both rpings together: librdmacm's is always on a kernel device, ours on the user-space RNIC or on
+// a kernel device.
 
-// pings are command lines for the same exchange.
+// pings are the options of both sides for the same exchange.
 type pings struct{ count, size int }
 
 func (n pings) options() []string {
 	return []string{"-C", strconv.Itoa(n.count), "-S", strconv.Itoa(n.size), "-v", "-V"}
 }
 
-// line is the output of rping for ping i: a number, and a pattern that depends on it.
+// line returns the output of rping for ping i: a number, and a pattern that depends on it.
 func (n pings) line(i int) string {
 	b := []byte(fmt.Sprintf("rdma-ping-%d: ", i))
 	for c := byte('A' + i%('z'-'A'+1)); len(b) < n.size-1; {
@@ -40,7 +40,7 @@ func (n pings) line(i int) string {
 	return string(b)
 }
 
-// printed requires that a program has printed every ping, and in order.
+// printed requires that a program printed every ping, in order.
 func (n pings) printed(t *testing.T, p *testprogram.Program, prefix string) {
 	t.Helper()
 	rest := p.Out.String()
@@ -52,8 +52,8 @@ func (n pings) printed(t *testing.T, p *testprogram.Program, prefix string) {
 	require.NotContains(t, p.Out.String(), "data mismatch")
 }
 
-// finishes waits for the end of a program. rping of librdmacm need only notice the end of the
-// connection: it can hang when it ends its threads.
+// finishes waits for a program to exit. librdmacm's rping need only notice the end of the
+// connection: it can hang when it stops its threads.
 func finishes(t *testing.T, p *testprogram.Program) {
 	t.Helper()
 	if !slices.Equal(p.Cmd.Args[:len(rping)], rping) {
@@ -79,8 +79,7 @@ func startClient(t *testing.T, parts ...[]string) *testprogram.Program {
 	}
 }
 
-// port gives every server a port of its own: those of the kernel's RNICs and of the host are the
-// same.
+// port gives every server a separate port: the kernel's RNICs and the host share their ports.
 var port = 7200
 
 func nextPort() string {
@@ -88,10 +87,10 @@ func nextPort() string {
 	return strconv.Itoa(port)
 }
 
-// rpingCases are sizes from the smallest to the largest that both programs have.
+// rpingCases are sizes from the smallest to the largest that both programs support.
 var rpingCases = []pings{{3, 64}, {20, 23}, {5, 1500}, {4, 65535}}
 
-// TestRping has the user-space RNIC and the kernel's siw play client and server for each other.
+// TestRping runs the user-space RNIC and the kernel's siw as client and server of each other.
 func TestRping(t *testing.T) {
 	needKernel(t)
 	ours := []string{goverbs(t), "rping"}
@@ -121,7 +120,7 @@ func TestRping(t *testing.T) {
 	})
 }
 
-// TestRpingPersistent has one server of either kind serve several clients at a time.
+// TestRpingPersistent: one server of either kind serves several clients concurrently.
 func TestRpingPersistent(t *testing.T) {
 	needKernel(t)
 	ours := []string{goverbs(t), "rping"}
@@ -141,7 +140,8 @@ func TestRpingPersistent(t *testing.T) {
 			var clients []*testprogram.Program
 			for range 3 {
 				client := startClient(t, c.client, []string{"-c"}, at, n.options())
-				// If two requests arrive at once, rping of librdmacm uses the second one for both.
+				// If two requests arrive at the same time, librdmacm's rping uses the second one
+				// for both.
 				client.Out.Await(t, "ping data: rdma-ping-0:")
 				clients = append(clients, client)
 			}
@@ -162,7 +162,7 @@ func TestRpingRefused(t *testing.T) {
 	start(t, rping, []string{"-c"}, at).Out.Await(t, "rdma_connect: Connection refused")
 }
 
-// TestRpingKilled kills one side in the middle of many pings: the other one notices, and ours ends
+// TestRpingKilled kills one side in the middle of many pings: the other one notices, and ours exits
 // with an error.
 func TestRpingKilled(t *testing.T) {
 	needKernel(t)
@@ -187,7 +187,7 @@ func TestRpingKilled(t *testing.T) {
 					client = start(t, p.under, ours, []string{"-c", "-v"}, at)
 				} else {
 					at := []string{"-a", p.host, "-p", nextPort()}
-					// With a count, an orderly end between two pings is an error too.
+					// With a count, an orderly close between two pings is an error too.
 					server = start(t, p.under, ours, []string{"-s", "-d", "-v", "-C", "1000000000"}, at)
 					server.Out.Await(t, "listening")
 					client = startClient(t, rping, []string{"-c", "-v"}, at)
@@ -210,14 +210,14 @@ func TestRpingKilled(t *testing.T) {
 }
 
 // If both ends of a connection are siw and the processor is busy, siw can leave a Read unanswered,
-// also between two rpings of librdmacm. Such a run is repeated.
+// even between two of librdmacm's rpings. Such a run is repeated.
 const (
 	attempts = 5
 	hangTime = 5 * time.Second
 )
 
-// TestRpingOnKernelDevices: our rping, on devices of the kernel through libibverbs and librdmacm,
-// and rping of librdmacm are client and server of each other.
+// TestRpingOnKernelDevices: our rping, on kernel devices through libibverbs and librdmacm, and
+// librdmacm's rping are client and server of each other.
 func TestRpingOnKernelDevices(t *testing.T) {
 	for _, d := range []struct {
 		device, host string

@@ -22,18 +22,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A program that writes what it likes to the rings that it shares with the kernel. It must harm
-// nobody but itself: neither the kernel, nor memory for which it has no rights.
+// A program that writes arbitrary data to the rings that it shares with the kernel. It must harm
+// only itself: neither the kernel nor memory that it has no rights to.
 
 const (
-	scribbleRounds = 16              // processes at least
+	scribbleRounds = 16              // minimum number of processes
 	scribbleLinks  = 8               // connections of each
-	scribbleLimit  = 5 * time.Minute // a process that has not ended by then hangs
+	scribbleLimit  = 5 * time.Minute // after this, a process is considered hung
 )
 
 // TestModuleScribbled: processes scribble over the rings of their connections, ring the doorbells,
-// and end without closing anything. A link of this process goes on, and its memory, which is in the
-// kernel's reach of the others' wild addresses, stays as it is.
+// and exit without closing anything. A link of this process continues, and its memory, which the
+// kernel could reach through the others' wild addresses, is unchanged.
 func TestModuleScribbled(t *testing.T) {
 	needModule(t)
 	unharmed(t)
@@ -58,8 +58,8 @@ func TestModuleScribbled(t *testing.T) {
 	require.GreaterOrEqual(t, scribbled, round, "the processes ended before they did their work")
 }
 
-// TestModuleScribbledChild scribbles. What the provider in this process makes of its ruined rings
-// does not matter.
+// TestModuleScribbledChild scribbles. How the provider in this process reacts to its ruined rings
+// is irrelevant.
 func TestModuleScribbledChild(t *testing.T) {
 	arg := strings.Fields(childArg(t))
 	require.Len(t, arg, 3)
@@ -74,25 +74,25 @@ func TestModuleScribbledChild(t *testing.T) {
 		s.own, s.peer = l.kernel.mem, l.user.mem
 		s.scribble(t, l)
 	}
-	os.Exit(0) // The provider, whose rings these are, could not close them.
+	os.Exit(0) // The provider, which owns these rings, could not close them.
 }
 
-// scribbler has what entries of rings are made of.
+// scribbler generates the contents of ring entries.
 type scribbler struct {
 	*rand.Rand
 	bad       remote // memory of another process
 	own, peer *verbs.MR
 }
 
-// scribble fills all rings of the process, and then some of them again and again, also while the
-// kernel looks at them, and has the peer send.
+// scribble fills all rings of the process, then some of them repeatedly, even while the kernel
+// reads them, and makes the peer send.
 func (s *scribbler) scribble(t *testing.T, l *link) {
 	rings, bells := rings(t), doorbells(t)
 	require.GreaterOrEqual(t, len(rings), 4, "rings of send and receive queue and two completion queues")
 	require.NotEmpty(t, bells)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	other := &scribbler{Rand: rand.New(rand.NewPCG(s.Uint64(), 1)), bad: s.bad, own: s.own, peer: s.peer}
-	go func() { // beside the kernel
+	go func() { // concurrently with the kernel
 		defer close(stopped)
 		for {
 			select {
@@ -113,7 +113,7 @@ func (s *scribbler) scribble(t *testing.T, l *link) {
 			}
 		}
 		for _, bell := range bells {
-			_ = bell.Ring() // some numbers are no QP, and some QPs are not connected
+			_ = bell.Ring() // some numbers are not QPs, and some QPs are not connected
 		}
 		if n == 0 {
 			fmt.Fprintln(os.Stderr, "scribbled")
@@ -134,7 +134,7 @@ func (s *scribbler) scribble(t *testing.T, l *link) {
 	}
 }
 
-// fill writes entries of one kind, or nonsense, to a whole ring. Which ring it is does not matter.
+// fill writes entries of one kind, or garbage, to a whole ring. It need not match the ring's type.
 func (s *scribbler) fill(ring []byte) {
 	switch size := []int{120, 120, 112, 32, 8}[s.IntN(5)]; size {
 	case 120, 112:
@@ -148,11 +148,11 @@ func (s *scribbler) fill(ring []byte) {
 	}
 }
 
-// pick returns one of some values.
+// pick returns one of the values.
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
 // entry writes a request (24 bytes and elements), or a receive (16 bytes and elements) if there is
-// less room: mostly a plausible one.
+// less room, usually a plausible one.
 func (s *scribbler) entry(e []byte) {
 	binary.NativeEndian.PutUint64(e, s.Uint64())
 	flags := uint16(1) | pick[uint16](s.Rand, 0, 0, 0, 1<<1, 1<<2, 1<<4, uint16(s.Uint32()))
@@ -177,7 +177,7 @@ func (s *scribbler) entry(e []byte) {
 			pick(s.Rand, s.own.LKey(), s.own.LKey(), s.own.LKey(), s.own.LKey(), s.bad.rkey, s.own.LKey()^1, s.Uint32(),
 				0x7306))
 	}
-	binary.NativeEndian.PutUint16(e[8:], flags) // last: an entry becomes valid when it is whole
+	binary.NativeEndian.PutUint16(e[8:], flags) // last: this makes the complete entry valid
 	e[10], e[11] = elements, opcode
 }
 
@@ -199,8 +199,8 @@ func rings(t *testing.T) (list [][]byte) {
 	return list
 }
 
-// doorbells returns those of the QPs of this process. Handles are small numbers; more than there
-// are are tried.
+// doorbells returns the doorbells of this process's QPs. Handles are small numbers, so it tries
+// more than exist.
 func doorbells(t *testing.T) (list []*uverbs.Doorbell) {
 	t.Helper()
 	for _, fd := range descriptors(t) {

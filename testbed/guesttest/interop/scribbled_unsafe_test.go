@@ -6,7 +6,7 @@ package interop
 
 import "unsafe"
 
-// memoryAt is mapped memory of this process that is not Go's.
+// memoryAt returns mapped memory of this process outside Go's heap.
 func memoryAt(address uintptr, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&address))), n)
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Connection set-up between the user-space RNIC and siw, both driven through package cm.
+// Connection setup between the user-space RNIC and siw, both driven through package cm.
 
-// kernelPrivate is the maximum of bytes of private data that siw sends with revision 2. It accepts
-// 252 and more from its programs, and then writes a wrong length (see TestKernelWraps).
+// kernelPrivate is the maximum number of bytes of private data that siw sends with revision 2. It
+// accepts 252 and more from its programs, but then writes a wrong length (see TestKernelWraps).
 const kernelPrivate = 251
 
-// random makes n bytes.
+// random returns n random bytes.
 func random(n int) []byte {
 	b := make([]byte, n)
 	fill(b, uint64(n))
@@ -35,7 +35,7 @@ func random(n int) []byte {
 }
 
 // TestPrivateData carries private data of every length in both directions, in the request and in
-// the answer.
+// the reply.
 func TestPrivateData(t *testing.T) {
 	needKernel(t)
 	for _, n := range []int{0, 1, 2, 3, 4, 56, 128, kernelPrivate} {
@@ -50,8 +50,8 @@ func TestPrivateData(t *testing.T) {
 	}
 }
 
-// TestPrivateDataTooLong: siw ends a connection whose Request has more than 256 bytes. If its own
-// program passes too many, they are refused before.
+// TestPrivateDataTooLong: siw terminates a connection whose Request has more than 256 bytes. If its
+// own program passes too many, they are refused first.
 func TestPrivateDataTooLong(t *testing.T) {
 	needKernel(t)
 	t.Run("to the kernel", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestPrivateDataTooLong(t *testing.T) {
 	})
 }
 
-// counted is the private data of the program in testdata/private.
+// counted returns the private data of the program in testdata/private.
 func counted(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -85,8 +85,8 @@ func counted(n int) []byte {
 	return b
 }
 
-// wrapped is the Request of siw for 252 bytes of private data or more: its length field has only
-// the lower byte.
+// wrapped returns the Request of siw for 252 bytes of private data or more, whose length field has
+// only the lower byte.
 func wrapped(n int) []byte {
 	b := request(flagS, mpa.Rev2, word(4, 4, counted(n)...)...)
 	b[18], b[19] = 0, byte(n+4)
@@ -102,8 +102,8 @@ func compiled(t *testing.T) string {
 }
 
 // TestKernelWraps: if a program passes 252 bytes or more, siw sends a frame whose length lacks its
-// upper bits, followed by all the bytes. The user-space RNIC ends such a connection and continues
-// to serve others.
+// upper bits, followed by all the bytes. The user-space RNIC terminates such a connection and
+// continues to serve others.
 func TestKernelWraps(t *testing.T) {
 	needKernel(t)
 	private := compiled(t)
@@ -149,7 +149,7 @@ func TestKernelWraps(t *testing.T) {
 	})
 }
 
-// TestWrappedPrivateData: the user-space RNIC rejects the frame of TestKernelWraps as invalid, and
+// TestWrappedPrivateData: the user-space RNIC rejects the frame of TestKernelWraps as invalid and
 // continues to serve others.
 func TestWrappedPrivateData(t *testing.T) {
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: place{}.nic(t, usiw.Config{})})
@@ -168,7 +168,7 @@ func TestWrappedPrivateData(t *testing.T) {
 	require.NoError(t, req.Reject(nil))
 }
 
-// TestReject: either side refuses the other, with private data of every length.
+// TestReject: either side rejects the other, with private data of every length.
 func TestReject(t *testing.T) {
 	needKernel(t)
 	for _, active := range []string{"user space", "kernel"} {
@@ -198,15 +198,15 @@ func TestReject(t *testing.T) {
 }
 
 // TestEnhancedWordAlways: every Reply of the user-space RNIC to a Request with S has the enhanced
-// word, also one that refuses. Without it the kernel of siw has an oops.
+// word, even a rejection. Without it, the kernel's siw oopses.
 func TestEnhancedWordAlways(t *testing.T) {
 	for _, rtr := range []usiw.Policy{usiw.On, usiw.Off} {
 		for _, private := range []int{0, 200} {
 			ln, err := cm.Listen(soon(t), "127.0.0.1:0",
 				cm.Config{Device: place{}.nic(t, usiw.Config{RTR: rtr}), Backlog: 1})
 			require.NoError(t, err)
-			// siw's own Request: accepted, refused by the program, refused because there is no
-			// room, refused by the listener's end.
+			// siw's own Request: accepted, rejected by the program, rejected because there is no
+			// room, rejected because the listener closes.
 			ask := func() *raw {
 				r := place{}.dial(t, ln.Addr().String())
 				r.write(request(flagS, mpa.Rev2, word(4, 4)...))
@@ -239,7 +239,7 @@ func TestEnhancedWordAlways(t *testing.T) {
 
 			first, second := ask(), ask()
 			ctx, cancel := context.WithTimeout(t.Context(), quietTime)
-			<-ctx.Done() // both have arrived, and one has no room
+			<-ctx.Done() // both have arrived, and there is no room for one
 			cancel()
 			go func() { done <- ln.Close() }()
 			answered(first, flagR)
@@ -261,8 +261,8 @@ func TestDepths(t *testing.T) {
 					user: depth(c.user, c.user), kernel: depth(c.kernel, c.kernel)})
 				ord, ird := l.user.id.Depths()
 				kernelORD, kernelIRD := l.kernel.id.Depths()
-				// As responder siw serves more than its program offers if the initiator asks for
-				// it, and announces the ORD of its program.
+				// As responder, siw serves more than its program offers if the initiator requests
+				// it, and announces its program's ORD.
 				wantORD, wantIRD := c.user, min(c.kernel, c.user)
 				if active {
 					wantORD = min(c.user, c.kernel)
@@ -287,7 +287,7 @@ func TestDepths(t *testing.T) {
 	}
 }
 
-// TestNoDepths: a side without depths can neither read nor be read. Reads are refused before
+// TestNoDepths: a side without depths can neither read nor be read from. Reads are refused before
 // anything is sent.
 func TestNoDepths(t *testing.T) {
 	needKernel(t)

@@ -22,18 +22,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// depth makes a ConnParam.
+// depth returns a ConnParam.
 func depth(ird, ord int) cm.ConnParam {
 	return cm.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// siwTerminate is the Terminate of siw: the two halves of the first byte are swapped, and the bits
-// M, D and R are at the low end of the third byte.
+// siwTerminate returns the Terminate of siw: the two halves of the first byte are swapped, and the
+// bits M, D and R are at the low end of the third byte.
 func siwTerminate(first, code, bits byte, quoted ...byte) []byte {
 	return untagged(rdmap.OpTerminate, ddp.QNTerminate, 1, append([]byte{first, code, bits, 0}, quoted...)...)
 }
 
-// TestKernelRequest: the Request of siw as initiator, and its reactions to the answers.
+// TestKernelRequest: the Request of siw as initiator, and its reactions to the replies.
 func TestKernelRequest(t *testing.T) {
 	needKernel(t)
 	p := here
@@ -48,7 +48,7 @@ func TestKernelRequest(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		reply []byte
-		last  []byte // the ULPDU that siw sends before it ends, nil = none
+		last  []byte // the ULPDU that siw sends before it closes, nil = none
 		event cm.Event
 		errno syscall.Errno
 	}{
@@ -66,7 +66,7 @@ func TestKernelRequest(t *testing.T) {
 			r, k, _, connected := p.fromKernel(t, depth(4, 4))
 			r.write(c.reply)
 			if c.last != nil {
-				require.Equal(t, c.last, r.read()) // its CRC field is 0 even if CRC was asked for
+				require.Equal(t, c.last, r.read()) // its CRC field is 0 even if CRC was requested
 			}
 			r.gone()
 			failed(t, result(t, "Connect", connected), c.event, c.errno)
@@ -123,14 +123,14 @@ func TestKernelRequest(t *testing.T) {
 			if reset {
 				require.NoError(t, r.conn.(*net.TCPConn).SetLinger(0))
 			}
-			r.conn.Close() // with nothing unread: FIN
+			r.conn.Close() // with no unread data: FIN
 			failed(t, result(t, "Connect", connected), cm.EventRejected, syscall.ECONNRESET)
 		})
 	}
 }
 
-// failed requires that an attempt to connect has failed by an event with an errno. siw reports a
-// connection that its peer ends as rejected.
+// failed requires that a connection attempt failed with an event and an errno. siw reports a
+// connection that its peer closes as rejected.
 func failed(t *testing.T, err error, event cm.Event, errno syscall.Errno) {
 	t.Helper()
 	var ee *cm.EventError
@@ -165,8 +165,8 @@ func TestKernelReply(t *testing.T) {
 		name    string
 		request []byte
 		param   cm.ConnParam // of the kernel's program
-		reply   []byte       // empty = siw ends without one; a Reply with R does not come from the program
-		private []byte       // the private data that its program gets
+		reply   []byte       // empty = siw closes without one; a Reply with R does not come from the program
+		private []byte       // the private data that its program receives
 	}{
 		{"CRC", request(flagC|flagS, 2, word(4, 4)...), depth(4, 4), reply(flagC|flagS, 2, word(4, 4)...), nil},
 		{"no CRC", request(flagS, 2, word(4, 4)...), depth(4, 4), reply(flagS, 2, word(4, 4)...), nil},
@@ -236,8 +236,8 @@ func TestKernelReply(t *testing.T) {
 			b := r.frame()
 			require.Equal(t, c.reply, b)
 			if len(b) > mpa.FrameLen && c.request[17] == mpa.Rev2 && b[mpa.FrameLen]&0x80 != 0 {
-				// The first message of a peer-to-peer connection. If the peer ends the connection
-				// before it, the kernel has an oops. If it arrives too early, siw can miss it.
+				// The first message of a peer-to-peer connection. If the peer closes the connection
+				// before it, the kernel oopses. If it arrives too early, siw can miss it.
 				time.Sleep(openTime / 10)
 				if b[mpa.FrameLen+2]&0x80 != 0 {
 					r.send(tagged(rdmap.OpWrite, true, 1, 0))
@@ -248,7 +248,7 @@ func TestKernelReply(t *testing.T) {
 			}
 			require.NoError(t, result(t, "Accept", accepted))
 			if b[17] != mpa.Rev2 {
-				// The versions of DDP and RDMAP are 1 in every case.
+				// The versions of DDP and RDMAP are always 1.
 				r.crc = c.request[16]&flagC != 0
 				r.send(k.reading(1, 0, 4))
 				require.Equal(t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000, k.mem.Bytes()[:4]...), r.read())

@@ -16,10 +16,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fault is a message at which siw must end the connection.
+// fault is a message after which siw must terminate the connection.
 type fault struct {
 	name string
-	// send sends it to the kernel's side k and returns the ULPDU that siw must send before its end,
+	// send sends it to the kernel's side k and returns the ULPDU that siw must send before closing,
 	// nil for none.
 	send func(r *raw, k *side) []byte
 	// codes are the layer, type and code that the user-space RNIC decodes from siw's Terminate. If
@@ -27,14 +27,14 @@ type fault struct {
 	codes [3]uint8
 }
 
-// quoted is what siw quotes of a wrong message: the length of its payload, where the RFC requires
-// that of the whole segment, and its headers.
+// quoted returns what siw quotes of an invalid message: the length of its payload, where the RFC
+// requires the length of the whole segment, and its headers.
 func quoted(ulpdu []byte, payload, headers int) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(payload))
 	return append(b, ulpdu[:headers]...)
 }
 
-// untaggedFault is a fault whose Terminate quotes the DDP header.
+// untaggedFault returns a fault whose Terminate quotes the DDP header.
 func untaggedFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) fault {
 	return fault{name, func(r *raw, _ *side) []byte {
 		r.send(ulpdu)
@@ -42,7 +42,7 @@ func untaggedFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) 
 	}, codes}
 }
 
-// plainFault is a fault whose Terminate quotes nothing.
+// plainFault returns a fault whose Terminate quotes nothing.
 func plainFault(name string, first, code byte, ulpdu []byte, codes [3]uint8) fault {
 	return fault{name, func(r *raw, _ *side) []byte {
 		r.send(ulpdu)
@@ -96,7 +96,7 @@ func kernelFaults() []fault {
 			r.send(k.reading(1, 0, 0))
 			require.Equal(r.t, tagged(rdmap.OpReadResponse, true, 0x100, 0x2000), r.read())
 			require.Equal(r.t, verbs.WCRemInvReqErr, k.received().Status)
-			// siw quotes the last message that it has received.
+			// siw quotes the last message it received.
 			return siwTerminate(0x20, 0x09, 0x03, quoted(k.reading(1, 0, 0), 0, ddp.UntaggedLen)...)
 		}, [3]uint8{0, 2, 9}},
 		{"Write, unknown key", func(r *raw, _ *side) []byte {
@@ -117,7 +117,7 @@ func kernelFaults() []fault {
 		{"Read, unknown key", func(r *raw, _ *side) []byte {
 			u := readRequest(1, rr)
 			r.send(u)
-			// The quotation has the length of the Read in the place of its MSN.
+			// The quotation has the length of the Read in place of its MSN.
 			want := append([]byte(nil), u...)
 			binary.BigEndian.PutUint32(want[10:], rr.Size)
 			return siwTerminate(0x10, 0x00, 0x07, quoted(want, 0, len(want))...)
@@ -153,7 +153,7 @@ func memoryFaults() []fault {
 			u := readRequest(1, rr)
 			r.send(u)
 			want := append([]byte(nil), u...)
-			binary.BigEndian.PutUint32(want[10:], rr.Size) // in the place of its MSN
+			binary.BigEndian.PutUint32(want[10:], rr.Size) // in place of its MSN
 			return siwTerminate(0x10, code, 0x07, quoted(want, 0, len(want))...)
 		}, [3]uint8{0, 1, code}}
 	}
@@ -203,7 +203,7 @@ func memoryFaults() []fault {
 	}
 }
 
-// responseFaults are answers that do not match siw's Read.
+// responseFaults are responses that do not match siw's Read.
 func responseFaults() []fault {
 	const size = 8
 	response := func(name string, code byte, change func(rr *rdmap.ReadRequest)) fault {
@@ -258,8 +258,8 @@ func localFaults() []fault {
 	}
 }
 
-// TestKernelTerminates: a raw peer does what siw must not accept, and every byte of siw's answer is
-// compared. The table also has what the user-space RNIC decodes from each of these answers.
+// TestKernelTerminates: a raw peer does what siw must not accept, and every byte of siw's response
+// is compared. The table also contains what the user-space RNIC decodes from each response.
 func TestKernelTerminates(t *testing.T) {
 	needKernel(t)
 	for _, f := range kernelFaults() {
@@ -284,7 +284,7 @@ func TestKernelTerminates(t *testing.T) {
 		})
 	}
 	t.Run("a message begins inside of another", func(t *testing.T) {
-		// Two tagged messages: siw ends without a Terminate.
+		// Two tagged messages: siw closes without a Terminate.
 		r, k := here.toKernel(t, depth(4, 4), nil)
 		r.send(tagged(rdmap.OpWrite, false, k.mem.RKey(), k.mem.Addr(), 1, 2, 3, 4),
 			tagged(rdmap.OpReadResponse, true, 1, 0, 1, 2, 3, 4))

@@ -15,13 +15,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sizes are those of messages: nothing, less than a word, more than a segment, odd, large.
+// sizes are message lengths: empty, less than a word, more than a segment, odd, large.
 var sizes = []int{0, 1, 3, 4, 1424, 1425, 4095, 65536, 1 << 20}
 
 // offset is the offset in its region at which a transfer begins. It is not aligned.
 const offset = 4097
 
-// links are the ways to make a link in one place.
+// links runs f for every way to create a link in one place.
 func (p place) links(t *testing.T, f func(t *testing.T, cfg linkConfig)) {
 	for _, active := range []string{"user space", "kernel"} {
 		for _, crc := range []usiw.Policy{usiw.On, usiw.Off} {
@@ -32,7 +32,7 @@ func (p place) links(t *testing.T, f func(t *testing.T, cfg linkConfig)) {
 	}
 }
 
-// sends transfers n bytes by a Send to the other side.
+// sends transfers n bytes to the other side with a Send.
 func (s *side) sends(to *side, n int) {
 	s.t.Helper()
 	data := s.mem.Bytes()[offset-64:][:n]
@@ -46,7 +46,7 @@ func (s *side) sends(to *side, n int) {
 	to.holds(offset, data)
 }
 
-// writes transfers n bytes by an RDMA Write. A Send after it shows that they have arrived.
+// writes transfers n bytes with an RDMA Write. A Send after it shows that they have arrived.
 func (s *side) writes(to *side, n int) {
 	s.t.Helper()
 	data := s.mem.Bytes()[offset-64:][:n]
@@ -61,7 +61,7 @@ func (s *side) writes(to *side, n int) {
 	to.holds(offset, data)
 }
 
-// reads transfers n bytes from the other side by an RDMA Read.
+// reads transfers n bytes from the other side with an RDMA Read.
 func (s *side) reads(from *side, n int) {
 	s.t.Helper()
 	data := from.mem.Bytes()[offset-64:][:n]
@@ -74,7 +74,7 @@ func (s *side) reads(from *side, n int) {
 }
 
 // TestTraffic transfers messages of every size in both directions, with every operation that both
-// sides have.
+// sides support.
 func TestTraffic(t *testing.T) {
 	needKernel(t)
 	everywhere(t, func(t *testing.T, p place) {
@@ -92,8 +92,8 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// TestTrafficBothWays: both sides work at the same time. Each repeatedly posts a list of Writes,
-// Reads and Sends of several sizes, so that many are in progress.
+// TestTrafficBothWays: both sides work concurrently. Each repeatedly posts a list of Writes, Reads
+// and Sends of several sizes, so that many are in progress.
 func TestTrafficBothWays(t *testing.T) {
 	needKernel(t)
 	const rounds, each, size = 8, 12, 9001
@@ -147,7 +147,7 @@ func TestTrafficBothWays(t *testing.T) {
 	})
 }
 
-// TestInvalidate: each side invalidates a key of the other by a Send. An access with the key then
+// TestInvalidate: each side invalidates a key of the other with a Send. An access with the key then
 // ends the connection. siw allows its peers to invalidate whole regions, the user-space RNIC only
 // windows.
 func TestInvalidate(t *testing.T) {

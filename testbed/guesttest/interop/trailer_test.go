@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestKernelSplitTrailer: siw takes the CRC of an FPDU for wrong if it arrives in two pieces.
+// TestKernelSplitTrailer: siw considers the CRC of an FPDU wrong if it arrives in two pieces.
 func TestKernelSplitTrailer(t *testing.T) {
 	needKernel(t)
 	r, k := here.toKernel(t, depth(4, 4), nil)
@@ -29,9 +29,9 @@ func TestKernelSplitTrailer(t *testing.T) {
 	require.Equal(t, []byte{1, 2, 3, 4}, k.mem.Bytes()[:4])
 }
 
-// TestKernelCutCRC: so a connection with CRC to siw does not last if siw's host receives the
-// segments of TCP one by one, as from a cable without offloads. By default the user-space RNIC uses
-// no CRC with siw, in either role.
+// TestKernelCutCRC: as a result, a connection to siw with CRC fails if siw's host receives TCP
+// segments one by one, as from a cable without offloads. By default the user-space RNIC uses no CRC
+// with siw, in either role.
 func TestKernelCutCRC(t *testing.T) {
 	needKernel(t)
 	p := cable(t)
@@ -39,8 +39,7 @@ func TestKernelCutCRC(t *testing.T) {
 	there("ip", "link", "set", userCable, "gso_max_segs", "1", "gso_max_size", "1500")
 	there("tc", "qdisc", "add", "dev", userCable, "root", "netem", "delay", "500us", "loss", "0.1%")
 	const total, each, longest = 64 << 20, 32, 6000
-	// writes posts lists of Writes of random lengths and returns the reason for which they end
-	// before all are done.
+	// writes posts lists of Writes of random lengths and returns why they end before all are done.
 	writes := func(t *testing.T, cfg linkConfig) error {
 		l := p.link(t, cfg)
 		rng := rand.New(rand.NewPCG(1, 2))

@@ -20,18 +20,18 @@ import (
 )
 
 // The protocol of librdmacm's ucmatose: the server sends ten messages of 100 bytes. When the client
-// has received all of them, it sends ten messages too. Then the server disconnects. So the server
+// has received all of them, it sends ten messages too. Then the server disconnects. The server thus
 // sends first.
 const (
 	cmatoseCount = 10
 	cmatoseSize  = 100
 )
 
-// ucmatose begins the command line of librdmacm's program, which is here always on the kernel's
-// device.
+// ucmatose is the start of the command line of librdmacm's program, which always uses the kernel's
+// device here.
 var ucmatose = []string{"stdbuf", "-oL", "ucmatose"}
 
-// transferred requires that librdmacm's ucmatose has done all of it and ends.
+// transferred requires that librdmacm's ucmatose completed the transfer and exits.
 func transferred(t *testing.T, p *testprogram.Program) {
 	t.Helper()
 	p.Ends(t, 0)
@@ -39,7 +39,7 @@ func transferred(t *testing.T, p *testprogram.Program) {
 	require.Contains(t, p.Out.String(), "return status 0\n")
 }
 
-// cmatoseReceives posts what the other side's messages need.
+// cmatoseReceives posts receives for the other side's messages.
 func (s *side) cmatoseReceives() {
 	s.t.Helper()
 	for i := range cmatoseCount {
@@ -58,7 +58,7 @@ func (s *side) cmatoseSends() {
 	}
 }
 
-// cmatoseTakes waits for the messages of the other side.
+// cmatoseTakes waits for the other side's messages.
 func (s *side) cmatoseTakes() {
 	s.t.Helper()
 	for i := range cmatoseCount {
@@ -68,7 +68,7 @@ func (s *side) cmatoseTakes() {
 	}
 }
 
-// cmatoseServes is the server's part for one connection.
+// cmatoseServes runs the server's part for one connection.
 func (s *side) cmatoseServes(ln *cm.Listener) {
 	s.t.Helper()
 	req, err := ln.Accept(soon(s.t))
@@ -83,7 +83,7 @@ func (s *side) cmatoseServes(ln *cm.Listener) {
 	require.NoError(s.t, s.id.Close())
 }
 
-// cmatoseAsks is the client's part. It reports false if there is no listener yet.
+// cmatoseAsks runs the client's part. It reports false if there is no listener yet.
 func (s *side) cmatoseAsks(address string) bool {
 	s.t.Helper()
 	s.resolve(address)
@@ -108,7 +108,7 @@ func TestUcmatose(t *testing.T) {
 		t.Run("kernel serves", func(t *testing.T) {
 			port := nextPort()
 			server := start(t, ucmatose, []string{"-b", kernelHost, "-p", port})
-			server.Out.Await(t, "starting server") // and listens soon
+			server.Out.Await(t, "starting server") // and will listen soon
 			address := net.JoinHostPort(kernelHost, port)
 			for end := time.Now().Add(waitLimit); !newSide(t, p.nic(t, usiw.Config{}), 4096).cmatoseAsks(address); {
 				require.True(t, time.Now().Before(end), "nobody listens")

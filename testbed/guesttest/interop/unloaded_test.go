@@ -18,17 +18,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The interface, the device and the module are taken away in the middle of traffic in both
-// directions.
+// The interface, the device and the module are removed in the middle of traffic in both directions.
 
 // TestModuleLinkDown: siw of 6.1 ends the connections of an interface that goes down; siw of 6.12
-// keeps them, and traffic goes on when the interface is up again. Both sides get the end and all of
-// their completions, and afterwards there are connections as before.
+// keeps them, and traffic resumes when the interface is up again. Both sides see the end and all of
+// their completions, and afterwards connections work as before.
 func TestModuleLinkDown(t *testing.T) {
 	needModule(t)
 	unharmed(t)
 	p := cable(t)
-	keep := "/proc/sys/net/ipv6/conf/" + kernelCable + "/keep_addr_on_down" // the addresses, for the tests that follow
+	keep := "/proc/sys/net/ipv6/conf/" + kernelCable + "/keep_addr_on_down" // keeps the addresses for the following tests
 	require.NoError(t, os.WriteFile(keep, []byte("1"), 0))
 	t.Cleanup(func() { require.NoError(t, os.WriteFile(keep, []byte("0"), 0)) })
 	addresses := func() string {
@@ -63,8 +62,8 @@ func TestModuleLinkDown(t *testing.T) {
 }
 
 // TestModuleUnloaded: the module cannot be unloaded while processes use it. Its device can be
-// deleted: that ends their connections, and waits until the processes have ended. Then the module
-// can be unloaded, and loaded again.
+// deleted, which ends their connections and waits until the processes have exited. Then the module
+// can be unloaded and loaded again.
 func TestModuleUnloaded(t *testing.T) {
 	needModule(t)
 	module := os.Getenv(moduleVariable)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package rsockets has tests of package rsocket against the rsockets of librdmacm, with the
-// programs of librdmacm. They run in the guest.
+// Package rsockets tests package rsocket against the rsockets of librdmacm, with librdmacm's
+// programs. The tests run in the guest.
 package rsockets

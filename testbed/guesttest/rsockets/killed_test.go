@@ -22,10 +22,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// errReset is the error of a connection whose peer has gone.
+// errReset is the error of a connection whose peer is gone.
 const errReset = syscall.ECONNRESET
 
-// asFlood is the variable with which the test binary is a program that connects, sends a byte, and
+// asFlood is the variable that makes the test binary a program that connects, sends a byte, and
 // then sends or receives until it is killed: "DEVICE ADDRESS sends|receives".
 const asFlood = "GOVERBS_TEST_FLOOD"
 
@@ -64,8 +64,8 @@ func flood(where string) {
 }
 
 // TestGoKilled: the Go program is killed while it sends and while it receives, and the Go program
-// that it is connected to learns it. A C program need not: as long as its calls block, version 44
-// of librdmacm waits on, for a C program that was killed too.
+// it is connected to notices. A C program need not: while its calls block, librdmacm version 44
+// keeps waiting, even for a C program that was killed.
 func TestGoKilled(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, _ *verbs.Device) {
 		kernel, err := verbs.DeviceByName(p.kernel)

@@ -18,10 +18,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// period is that of the bytes of peer.c.
+// period is the period of peer.c's bytes.
 const period = 251
 
-// source returns bytes of a stream, from an offset on, as peer.c sends and expects them.
+// source returns bytes of a stream starting at an offset, as peer.c sends and expects them.
 func source(from, n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -30,7 +30,7 @@ func source(from, n int) []byte {
 	return p
 }
 
-// sends writes n bytes, from offset from on, in messages of size bytes.
+// sends writes n bytes, starting at offset from, in messages of size bytes.
 func sends(t *testing.T, c *rsocket.Conn, from, n, size int) {
 	t.Helper()
 	for done := 0; done < n; done += size {
@@ -39,7 +39,7 @@ func sends(t *testing.T, c *rsocket.Conn, from, n, size int) {
 	}
 }
 
-// receives reads n bytes, from offset from on.
+// receives reads n bytes, starting at offset from.
 func receives(t *testing.T, c *rsocket.Conn, from, n int) {
 	t.Helper()
 	p := make([]byte, n)
@@ -48,7 +48,7 @@ func receives(t *testing.T, c *rsocket.Conn, from, n int) {
 	require.Equal(t, source(from, n), p)
 }
 
-// ends reads to the end, of which there are n bytes from offset from on.
+// ends reads to the end, which must be n bytes, starting at offset from.
 func ends(t *testing.T, c *rsocket.Conn, from, n int) {
 	t.Helper()
 	p, err := io.ReadAll(c)
@@ -57,7 +57,7 @@ func ends(t *testing.T, c *rsocket.Conn, from, n int) {
 }
 
 // TestSmallPeer: the C program has the smallest buffers and queues, this side the smallest or the
-// usual ones.
+// default ones.
 func TestSmallPeer(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		for name, cfg := range map[string]rsocket.Config{"tiny": tiny(dev), "usual": {Device: dev}} {
@@ -74,8 +74,8 @@ func TestSmallPeer(t *testing.T) {
 	})
 }
 
-// TestIdleReader: nobody reads here, until the C program has no more room and ends its direction.
-// Nothing is lost, and the answer still arrives.
+// TestIdleReader: this side does not read until the C program has no more room and closes its
+// direction. Nothing is lost, and the answer still arrives.
 func TestIdleReader(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev}, cServes, "send", "1", "1", "fill", "1", "shut", "recv", "6",
@@ -91,9 +91,9 @@ func TestIdleReader(t *testing.T) {
 	})
 }
 
-// TestOverrun: this side sends 300 messages and then does not look at its completions, while the C
-// program sends as many as it may, and also tells that it has read. On iWARP one receive too few
-// would end the connection; package rsocket keeps some for that.
+// TestOverrun: this side sends 300 messages and then does not poll its completions, while the C
+// program sends as many as it may, and also reports that it has read. On iWARP, one missing receive
+// would end the connection; package rsocket reserves some for that.
 func TestOverrun(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev, KeepAlive: rsocket.None}, cServes,
@@ -111,8 +111,8 @@ func TestOverrun(t *testing.T) {
 	})
 }
 
-// TestOverrunOfPeer: the other way round. rsockets keep no receive for what takes no credit, so
-// this side stops short of what it may send on iWARP.
+// TestOverrunOfPeer: the reverse. C rsockets reserve no receives for messages without credit, so on
+// iWARP this side stops short of what it may send.
 func TestOverrunOfPeer(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		peer, c := p.meet(t, rsocket.Config{Device: dev}, cServes, "send", "300", "1", "say", "sent", "wait", "eof")
@@ -139,8 +139,8 @@ func TestOverrunOfPeer(t *testing.T) {
 	})
 }
 
-// TestHalfClose: each side in turn ends its direction first, and gets an answer of 100,000 bytes;
-// and both end at once.
+// TestHalfClose: each side in turn closes its direction first and gets an answer of 100,000 bytes;
+// then both close at the same time.
 func TestHalfClose(t *testing.T) {
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {
 		cfg := rsocket.Config{Device: dev}
@@ -209,7 +209,7 @@ func TestPeerKilled(t *testing.T) {
 	})
 }
 
-// requireReset requires the error of a connection whose peer has gone without closing it.
+// requireReset requires the error of a connection whose peer disappeared without closing it.
 func requireReset(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, errReset)
@@ -217,9 +217,9 @@ func requireReset(t *testing.T, err error) {
 	require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "%v", err)
 }
 
-// TestCloseWhilePeerSends: this side sends 1 MiB and closes while the C program goes on sending, 40
-// times. All of it arrives. The C program may not speak first: siw ends a connection on which
-// something follows the Reply of MPA at once.
+// TestCloseWhilePeerSends: this side sends 1 MiB and closes while the C program keeps sending, 40
+// times. All of it arrives. The C program must not send first: siw ends a connection on which
+// something follows the MPA Reply immediately.
 func TestCloseWhilePeerSends(t *testing.T) {
 	const n, times = 1 << 20, 40
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {

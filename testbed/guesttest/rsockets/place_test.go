@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // emulated.
 const limit = 3 * time.Minute
 
-// place is where a Go program and a C program meet: the device of each, and their addresses.
+// place is where a Go program and a C program connect: the device of each, and their addresses.
 type place struct {
 	name   string
 	device string // of the Go program
@@ -79,7 +79,7 @@ func (p place) listen(t *testing.T, cfg rsocket.Config) *rsocket.Listener {
 	return ln
 }
 
-// accept takes the connection of a C program.
+// accept accepts the connection of a C program.
 func accept(t *testing.T, ln *rsocket.Listener) *rsocket.Conn {
 	t.Helper()
 	c, err := ln.AcceptConn()
@@ -89,7 +89,7 @@ func accept(t *testing.T, ln *rsocket.Listener) *rsocket.Conn {
 	return c
 }
 
-// dial connects to a C program, which may not listen yet.
+// dial connects to a C program, which may not be listening yet.
 func (p place) dial(t *testing.T, cfg rsocket.Config, port string) *rsocket.Conn {
 	t.Helper()
 	d := rsocket.Dialer{Config: cfg}
@@ -107,8 +107,8 @@ func (p place) dial(t *testing.T, cfg rsocket.Config, port string) *rsocket.Conn
 	}
 }
 
-// carries requires that C programs have n QPs of the kernel: none has fallen back to TCP. siw does
-// not tell the state of a QP.
+// carries requires that C programs have n QPs in the kernel: none has fallen back to TCP. siw does
+// not report the state of a QP.
 func (p place) carries(t *testing.T, program string, n int) {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource", "show", "qp", "link", p.kernel+"/1").CombinedOutput()

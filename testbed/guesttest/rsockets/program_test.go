@@ -35,7 +35,7 @@ func start(t *testing.T, name string, args ...string) *program {
 	return run(t, exec.Command(name, args...))
 }
 
-// preload is the library with which programs that use sockets use rsockets instead, if they can.
+// preload is the library that makes programs that use sockets use rsockets instead, if possible.
 const preload = "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
 
 // startPreloaded starts a program that was written for TCP.
@@ -54,7 +54,7 @@ func run(t *testing.T, cmd *exec.Cmd) *program {
 }
 
 // await waits until the program has printed a line that begins with word, and returns the number
-// behind it.
+// after it.
 func (p *program) await(t *testing.T, word string) int {
 	t.Helper()
 	n, err := strconv.Atoi(p.Out.AwaitMatch(t, `(?m)^`+word+` (\d+)\n`)[1])
@@ -72,7 +72,7 @@ func (p *program) goOn(t *testing.T) {
 //go:embed testdata/peer.c
 var peerSource []byte
 
-// peerC is the program of testdata/peer.c.
+// peerC returns the path of the program of testdata/peer.c.
 var peerC = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "rsockets")
 	if err != nil {

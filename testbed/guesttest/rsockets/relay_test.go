@@ -19,9 +19,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// relay is the server of a C program and the client of its partner: what comes from the one goes to
-// the other. begin starts the first one, with the port to which it connects; port is that of the
-// other one. Both must have QPs.
+// relay is the server of a C program and the client of its partner, and forwards data between them.
+// begin starts the first one with the port to connect to; port is the other one's. Both must have
+// QPs.
 func (p place) relay(t *testing.T, dev *verbs.Device, name, port string, begin func(port string) *program) {
 	t.Helper()
 	cfg := rsocket.Config{Device: dev}

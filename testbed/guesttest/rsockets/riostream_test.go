@@ -18,9 +18,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// riostream plays one side of riostream(1): each side maps a buffer, into which the other one
-// writes. The last write of a turn has bytes that count up, from 0 on and modulo 256, and behind
-// them the number of the turn.
+// riostream runs one side of riostream(1): each side maps a buffer that the other writes into. The
+// last write of a turn has bytes that count up from 0 modulo 256, followed by the number of the
+// turn.
 type riostream struct {
 	rstream
 	c        *rsocket.Conn
@@ -30,7 +30,7 @@ type riostream struct {
 	transfer []byte
 }
 
-// args are the command line, but for addresses.
+// args returns the command line without addresses.
 func (r *riostream) args() []string {
 	return []string{"-S", strconv.Itoa(r.size), "-C", strconv.Itoa(r.count), "-I", strconv.Itoa(r.iterations), "-T",
 		"v"}
@@ -54,7 +54,7 @@ func (r *riostream) send() error {
 	return nil
 }
 
-// receive waits for the end of the peer's turn. Nothing but the memory tells of it. The size is a
+// receive waits for the end of the peer's turn, which is visible only in memory. The size is a
 // multiple of 8.
 func (r *riostream) receive() error {
 	end, err := r.m.MR().Word(r.size - 8)
@@ -77,7 +77,7 @@ func (r *riostream) receive() error {
 	return nil
 }
 
-// run plays all turns, after each side has told the other what it has mapped.
+// run runs all turns, after each side has announced its mapping to the other.
 func (r *riostream) run(client bool, connected func()) error {
 	m, err := r.c.Map(r.size, 0)
 	if err != nil {
@@ -113,8 +113,8 @@ func (r *riostream) run(client bool, connected func()) error {
 	return nil
 }
 
-// TestRiostream: package rsocket is client and server of riostream, which verifies what it receives
-// as this side does.
+// TestRiostream: package rsocket is client and server of riostream; both sides verify what they
+// receive.
 func TestRiostream(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
 		cfg := rsocket.Config{Device: dev, Mappings: 1}
@@ -143,7 +143,7 @@ func TestRiostream(t *testing.T) {
 }
 
 // TestRiomap: a C program maps memory a thousand times. Between two C programs that stops after 288
-// times, because the receiver does not give back what a mapping takes from its queue.
+// times, because the receiver does not return the credits that mappings consume.
 func TestRiomap(t *testing.T) {
 	const times = 1000
 	bothRoles(t, func(t *testing.T, p place, dev *verbs.Device, cServes bool) {

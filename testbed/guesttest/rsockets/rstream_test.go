@@ -22,14 +22,14 @@ import (
 // syncSize is the size of rstream's first message of each direction in bytes.
 const syncSize = 16
 
-// rstream are options of rstream(1): per iteration the client sends count messages, then the server
-// does.
+// rstream are options of rstream(1): per iteration, the client sends count messages, then the
+// server does.
 type rstream struct {
 	size, count, iterations int
 	blocking                bool
 }
 
-// args are the command line, but for addresses. Both sides verify every byte.
+// args returns the command line without addresses. Both sides verify every byte.
 func (r rstream) args() []string {
 	args := []string{"-S", strconv.Itoa(r.size), "-C", strconv.Itoa(r.count), "-I", strconv.Itoa(r.iterations), "-T",
 		"v"}
@@ -39,15 +39,15 @@ func (r rstream) args() []string {
 	return args
 }
 
-// short are the sizes of the ordinary run: 64 bytes to 1 MiB, one that no half of a buffer is a
-// multiple of.
+// short are the sizes of an ordinary run: 64 bytes to 1 MiB, including one that no half of a buffer
+// is a multiple of.
 var short = []rstream{{64, 200, 2, false}, {5000, 50, 1, true}, {1 << 20, 3, 1, false}}
 
 // wrap has more messages than there are sequence numbers.
 var wrap = rstream{1, 70000, 1, false}
 
-// counting is a stream of rstream: what is sent counts up from 0, modulo 256, and what is received
-// must too.
+// counting is a stream of rstream: sent bytes count up from 0 modulo 256, and received ones must
+// too.
 type counting struct {
 	c        *rsocket.Conn
 	out, in  byte
@@ -88,7 +88,7 @@ func (s *counting) receive(size, count int) error {
 	return nil
 }
 
-// run plays one side to its end. It calls connected when the first messages have been exchanged.
+// run runs one side to completion. It calls connected when the first messages have been exchanged.
 func (r rstream) run(s *counting, client bool, connected func()) error {
 	first, second := s.receive, s.send
 	if client {
@@ -119,8 +119,8 @@ func (r rstream) run(s *counting, client bool, connected func()) error {
 	return nil
 }
 
-// TestRstream: package rsocket is client and server of rstream, which verifies what it receives as
-// this side does.
+// TestRstream: package rsocket is client and server of rstream; both sides verify what they
+// receive.
 func TestRstream(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) {
 		for _, r := range short {
@@ -130,12 +130,12 @@ func TestRstream(t *testing.T) {
 	})
 }
 
-// TestWrap: the numbers of messages go past 65,535 in both directions.
+// TestWrap: the message numbers pass 65,535 in both directions.
 func TestWrap(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place, dev *verbs.Device) { wrap.both(t, p, rsocket.Config{Device: dev}) })
 }
 
-// both runs rstream as server, and as client.
+// both runs rstream as server and as client.
 func (r rstream) both(t *testing.T, p place, cfg rsocket.Config) {
 	t.Run("C serves", func(t *testing.T) {
 		for attempt := 1; ; attempt++ {
@@ -145,8 +145,8 @@ func (r rstream) both(t *testing.T, p place, cfg rsocket.Config) {
 			err := errors.Join(r.run(s, true, func() { p.carries(t, "rstream", 1) }), s.c.Close())
 			server.Ends(t, 0)
 			require.NotContains(t, server.Out.String(), "failed")
-			// rstream closes behind its last message, and siw resets a stream if it has not read
-			// everything then: docs/support.md.
+			// rstream closes after its last message, and siw then resets a stream if it has not
+			// read everything: docs/support.md.
 			if p.kernel != "siw0" || !errors.Is(err, syscall.ECONNRESET) || attempt == 3 {
 				require.NoError(t, err)
 				return

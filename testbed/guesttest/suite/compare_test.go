@@ -53,7 +53,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestWrite: a matrix that is written can be read again.
+// TestWrite: a written matrix can be read again.
 func TestWrite(t *testing.T) {
 	m := readMatrix(t, guestKernel())
 	file := filepath.Join(t.TempDir(), "matrix.md")

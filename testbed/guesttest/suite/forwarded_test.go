@@ -15,12 +15,12 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// forwardedSubjects are those in which a device that wraps another one has most to pass on. The
-// whole suite runs on it over the user-space RNIC, in internal/forward.
+// forwardedSubjects are those in which a wrapper has most to forward. The whole suite runs on it
+// over the user-space RNIC, in internal/forward.
 var forwardedSubjects = []string{"GID", "MW1", "CQResize", "SRQ", "UD", "AH", "Multicast", "Foreign"}
 
-// chosenSubjects are those that GOVERBS_SUBJECTS names, all for "all", and the usual ones if it is
-// not set.
+// chosenSubjects returns those that GOVERBS_SUBJECTS names, all for "all", and the usual ones if it
+// is not set.
 func chosenSubjects(usual []string) []string {
 	switch chosen := os.Getenv("GOVERBS_SUBJECTS"); chosen {
 	case "":
@@ -32,9 +32,9 @@ func chosenSubjects(usual []string) []string {
 	}
 }
 
-// TestForwarded runs parts of the suite on devices that wrap the kernel's and only forward. What
-// comes of them is what the matrix says of the devices below. GOVERBS_SUBJECTS chooses other parts,
-// and "all" chooses all.
+// TestForwarded runs parts of the suite on devices that wrap the kernel's and only forward. The
+// results must match the matrix of the wrapped devices. GOVERBS_SUBJECTS selects other parts, and
+// "all" selects all.
 func TestForwarded(t *testing.T) {
 	subjects := chosenSubjects(forwardedSubjects)
 	expected := readMatrix(t, guestKernel())

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// BenchmarkComposed compares ib:rxe0 with rxe0, by turns, in 15 rounds: Writes of 64 bytes, one at
-// a time and in lists of 16, posted and polled. It reports the median of the ratios as ib/bare.
+// BenchmarkComposed compares ib:rxe0 with rxe0, alternating, in 15 rounds: Writes of 64 bytes, one
+// at a time and in lists of 16, posted and polled. It reports the median of the ratios as ib/bare.
 func BenchmarkComposed(b *testing.B) {
 	rdmatest.KernelDevice(b, "rxe0")
 	for _, c := range []struct {
@@ -56,8 +56,8 @@ func BenchmarkComposed(b *testing.B) {
 	}
 }
 
-// writer connects a QP of a device to another one of rxe0, and returns what posts and polls lists
-// of Writes, and tells how long that took.
+// writer connects a QP of a device to another one on rxe0, and returns a function that posts and
+// polls lists of Writes and returns how long that took.
 func writer(b *testing.B, dev *verbs.Device, length int) func(lists int) time.Duration {
 	limit, cancel := context.WithTimeout(context.Background(), time.Minute)
 	b.Cleanup(cancel)

@@ -26,8 +26,8 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// composedSubjects are those in which masked atomics stand between other requests. Everything else
-// passes through.
+// composedSubjects are those in which masked atomics are placed between other requests. Everything
+// else passes through.
 var composedSubjects = []string{"Atomic", "List", "Order"}
 
 func ib(t *testing.T, name string) *verbs.Device {
@@ -43,8 +43,8 @@ func wrap(t *testing.T, in *verbs.Device) *verbs.Device {
 	return dev
 }
 
-// composedColumn is what is expected of ib:rxe0: what the matrix says of rxe0, and of a masked
-// atomic what it says of the one without masks, or of usiw0 where there is none.
+// composedColumn returns what is expected of ib:rxe0: what the matrix lists for rxe0, and for a
+// masked atomic what it lists for the unmasked one, or for usiw0 where there is none.
 func composedColumn(m matrix, subjects []string) matrix {
 	expected := make(matrix)
 	for test, row := range m {
@@ -71,8 +71,8 @@ func composedColumn(m matrix, subjects []string) matrix {
 	return expected
 }
 
-// TestComposed runs the suite on ib:rxe0, judged as InfiniBand. GOVERBS_SUBJECTS chooses other
-// parts, and "all" chooses all.
+// TestComposed runs the suite on ib:rxe0, judged as InfiniBand. GOVERBS_SUBJECTS selects other
+// parts, and "all" selects all.
 func TestComposed(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	subjects := chosenSubjects(composedSubjects)
@@ -90,15 +90,15 @@ func TestComposed(t *testing.T) {
 	}
 }
 
-// ibSubjects are the parts of the suite that are run for every change: what the device has and the
-// one below has not, or has otherwise. TestComposed has those of ib:rxe0.
+// ibSubjects are the parts of the suite that run for every change: what the device has and the
+// underlying one lacks or does differently. TestComposed covers ib:rxe0.
 var ibSubjects = map[string][]string{
 	"ib:usiw0":       {"Immediate", "Order", "List"},
 	"ib:usiw0-plain": {"Immediate", "Atomic", "Order", "List"},
 	"ib:siw0":        {"Immediate", "Order", "List"},
 }
 
-// ibFabric is where a column of the matrix of ib: devices runs.
+// ibFabric returns the fabric of a column of the matrix of ib: devices.
 func ibFabric(t *testing.T, column string) verbstest.Fabric {
 	active, passive, _ := strings.Cut(column, "+")
 	in := map[string]*verbs.Device{}
@@ -125,14 +125,14 @@ func ibFabric(t *testing.T, column string) verbstest.Fabric {
 	return f
 }
 
-// ibAddresses has two addresses of the devices.
+// ibAddresses lists two addresses of each device.
 var ibAddresses = map[string][2]string{"ib:usiw0": {"127.0.0.1", "127.0.0.2"},
 	"ib:usiw0-plain": {"127.0.0.1", "127.0.0.2"}, "ib:rxe0": {"10.78.0.1", "fd00:78::1"},
 	"ib:siw0": {"10.77.0.1", "fd00:77::1"}}
 
 // TestIB runs the suite on ib: devices, judged as InfiniBand, and compares the results with the
-// matrix of the kernel. GOVERBS_SUBJECTS chooses other parts, and "all" chooses all. On a machine
-// without devices of the kernel it runs on the user-space RNIC.
+// matrix of the kernel. GOVERBS_SUBJECTS selects other parts, and "all" selects all. On a machine
+// without kernel devices it runs on the user-space RNIC.
 func TestIB(t *testing.T) {
 	s := wrapped(guestKernel())
 	expected := s.read(t)
@@ -164,7 +164,7 @@ func TestIB(t *testing.T) {
 	}
 }
 
-// of is what the matrix says of some subjects.
+// of returns the part of the matrix for some subjects.
 func (m matrix) of(subjects []string) matrix {
 	some := make(matrix)
 	for test, row := range m {
@@ -178,15 +178,15 @@ func (m matrix) of(subjects []string) matrix {
 const semanticsFile = "../../../docs/semantics.md"
 
 // TestIBReasons: for everything that an ib: device lacks with a kernel, and for nothing else,
-// docs/semantics.md says why.
+// docs/semantics.md gives the reason.
 func TestIBReasons(t *testing.T) {
 	requireExplained(t, semanticsFile, readSection(t, semanticsFile, "## What the conformance suite finds missing", 5),
 		wrapped)
 }
 
-// TestComposedContention: eight connections change one word by masked FetchAdds, each a field of
-// its own and one that they have in common. Nothing is lost, and the original values of the common
-// field are all different. The peer is a program that knows nothing of masked atomics.
+// TestComposedContention: eight connections change one word with masked FetchAdds, each a separate
+// field and a common one. Nothing is lost, and the original values of the common field are all
+// different. The peer is a program that does not support masked atomics.
 func TestComposedContention(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	const peers, rounds = 8, 50
@@ -274,7 +274,7 @@ func TestComposedContention(t *testing.T) {
 	require.Len(t, all, peers*rounds)
 }
 
-// wordAt is the word at the beginning of registered memory.
+// wordAt returns the word at the start of registered memory.
 func wordAt(mem []byte) uint64 {
 	var b [8]byte
 	regmem.Fetch(b[:], mem[:8])

@@ -17,16 +17,16 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// The cells of the matrix. A cell that is neither lists what the device lacks: "mw1: EOPNOTSUPP,
-// srq: none".
+// The cells of the matrix. A cell with any other value lists what the device lacks: "mw1:
+// EOPNOTSUPP, srq: none".
 const (
 	pass = "pass"
-	// absent is the cell of a part of a test that the device does not have: it lacks what the test
-	// is about, or the test has other parts on that fabric. Tests themselves are never absent.
+	// absent is the cell of a part of a test that does not exist on the device: it lacks the
+	// subject, or the test has other parts on that fabric. Tests themselves are never absent.
 	absent = "-"
 )
 
-// matrix is what is expected, or what was found: test name -> device -> cell.
+// matrix holds expected or actual results: test name -> device -> cell.
 type matrix map[string]map[string]string
 
 const sourcesFile = "../../matrix/sources.md"
@@ -40,11 +40,11 @@ type sheet struct {
 	columns []string
 	title   string
 	lead    string // the first paragraph
-	reasons string // where the reasons stand for what is not "pass"
+	reasons string // where the reasons for cells other than "pass" are given
 	checked string // the last paragraph: what compares the file
 }
 
-// bare is the sheet of the devices themselves with a kernel.
+// bare returns the sheet of the devices themselves with a kernel.
 func bare(kernel string) sheet {
 	return sheet{file: "../../matrix/linux-" + kernel + ".md", columns: devices,
 		title: "What each device does: Linux " + kernel,
@@ -55,10 +55,10 @@ peers are the subject of ` + "`devices`, `faults` and `interop`" + ` in [guestte
 it differs in either direction. A run with GOVERBS_MATRIX=FILE writes what it found to FILE.`}
 }
 
-// ibColumns are the columns of that. The last has an ib: device at either end.
+// ibColumns are the columns of the ib: sheet. The last has an ib: device at either end.
 var ibColumns = []string{"ib:usiw0", "ib:usiw0-plain", "ib:rxe0", "ib:siw0", "ib:usiw0+ib:siw0"}
 
-// wrapped is the sheet of ib: devices with a kernel.
+// wrapped returns the sheet of ib: devices with a kernel.
 func wrapped(kernel string) sheet {
 	return sheet{file: "../../matrix/ib-linux-" + kernel + ".md", columns: ibColumns,
 		title: "What each ib: device does: Linux " + kernel,
@@ -70,15 +70,14 @@ differs in either direction. ` + "`make test-matrices KERNEL=" + kernel + "`" + 
 GOVERBS_IB_MATRIX=FILE writes what it found to FILE.`}
 }
 
-// kernels are those for which there is a matrix, of the choices of testbed/guest.
+// kernels are the choices of testbed/guest for which there is a matrix.
 var kernels = []string{"6.1", "6.12", "newest"}
 
-// guestKernel is which of them the guest has. Outside the guest, where only usiw0 is, it makes no
-// difference.
+// guestKernel returns which of them the guest has. Outside the guest, where there is only usiw0, it
+// makes no difference.
 func guestKernel() string { return cmp.Or(os.Getenv("BED_KERNEL"), kernels[0]) }
 
-// readTable reads the rows of a markdown table that has n columns; the header's two lines are left
-// out.
+// readTable reads the rows of a markdown table with n columns, without the header's two lines.
 func readTable(t *testing.T, file string, n int) [][]string {
 	t.Helper()
 	return readSection(t, file, "", n)
@@ -129,7 +128,7 @@ func (s sheet) read(t *testing.T) matrix {
 	return m
 }
 
-// cell is what the matrix says of a result.
+// cell returns the cell of the matrix for a result.
 func cell(r verbstest.Result) string {
 	if r.Failed {
 		return "failed"
@@ -145,7 +144,7 @@ func cell(r verbstest.Result) string {
 	return strings.Join(texts, ", ")
 }
 
-// columnOf runs subjects of package verbstest, all if none is named, and returns what they find.
+// columnOf runs subjects of package verbstest, all if none is named, and returns their results.
 func columnOf(t *testing.T, open func(t *testing.T) verbstest.Fabric, subjects ...string) map[string]string {
 	t.Helper()
 	var mu sync.Mutex
@@ -162,7 +161,7 @@ func columnOf(t *testing.T, open func(t *testing.T) verbstest.Fabric, subjects .
 	return found(results)
 }
 
-// found makes a column out of results.
+// found converts results to a column.
 func found(results []verbstest.Result) map[string]string {
 	column := make(map[string]string)
 	for _, r := range results {
@@ -171,7 +170,7 @@ func found(results []verbstest.Result) map[string]string {
 	return column
 }
 
-// differences compares a column with what is expected.
+// differences compares a column with the expected one.
 func differences(expected matrix, device string, column map[string]string) []string {
 	var diffs []string
 	for test, row := range expected {
@@ -188,8 +187,7 @@ func differences(expected matrix, device string, column map[string]string) []str
 	return diffs
 }
 
-// write writes the matrix to a file, with the columns that were found in place of the expected
-// ones.
+// write writes the matrix to a file, with the given columns replacing the expected ones.
 func (s sheet) write(t *testing.T, file string, m matrix, columns map[string]map[string]string) {
 	t.Helper()
 	all := make(matrix)

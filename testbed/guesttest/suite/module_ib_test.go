@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// moduleIB is the sheet of ib: devices over siw0 with the module.
+// moduleIB returns the sheet of ib: devices over siw0 with the module.
 func moduleIB(kernel string) sheet {
 	return sheet{file: "../../matrix/ib-siw-7306-linux-" + kernel + ".md",
 		columns: []string{"ib:siw0", "ib:usiw0+ib:siw0"}, title: "What ib:siw0 does with RFC 7306: Linux " + kernel,
@@ -31,13 +31,13 @@ to itself, and with ib:usiw0 connecting to it, in one process. In place of the k
 with GOVERBS_IB_MATRIX=FILE writes what it found to FILE.`}
 }
 
-// moduleIBSubjects are what is native with the module and emulated without, and what stands between
-// other requests.
+// moduleIBSubjects cover what is native with the module and emulated without it, and what is placed
+// between other requests.
 var moduleIBSubjects = []string{"Immediate", "Atomic", "Order", "List"}
 
 // TestModuleIB runs a part of the suite on ib: devices over siw0 with the module, judged as
-// InfiniBand, and compares the results with their matrix. GOVERBS_SUBJECTS chooses other parts,
-// "all" chooses all; then nothing is compared.
+// InfiniBand, and compares the results with their matrix. GOVERBS_SUBJECTS selects other parts,
+// "all" selects all; then nothing is compared.
 func TestModuleIB(t *testing.T) {
 	needModule(t)
 	s := moduleIB(guestKernel())
@@ -63,8 +63,8 @@ func TestModuleIB(t *testing.T) {
 	}
 }
 
-// TestModuleIBLacks: ib:siw0 lacks nothing with the module but what it lacks without, for the
-// reasons in docs/semantics.md.
+// TestModuleIBLacks: with the module, ib:siw0 lacks nothing except what it lacks without it, for
+// the reasons in docs/semantics.md.
 func TestModuleIBLacks(t *testing.T) {
 	for _, kernel := range moduleKernels {
 		s, without := moduleIB(kernel), wrapped(kernel).read(t).of(moduleIBSubjects)
@@ -88,8 +88,8 @@ func TestModuleIBLacks(t *testing.T) {
 	}
 }
 
-// TestModuleNative: over the module ib:siw0 says that atomics and Writes with immediate are native,
-// and does them; to a peer without RFC 7306 they are emulated.
+// TestModuleNative: over the module, ib:siw0 reports that atomics and Writes with immediate are
+// native, and performs them; to a peer without RFC 7306 they are emulated.
 func TestModuleNative(t *testing.T) {
 	needModule(t)
 	for column, want := range map[string]ext.Support{"ib:siw0": ext.Native, "ib:usiw0+ib:siw0": ext.Native,

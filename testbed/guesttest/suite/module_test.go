@@ -18,10 +18,10 @@ import (
 // moduleColumn is siw0 with the module of kernel/siw-7306 in place of the kernel's own siw.
 const moduleColumn = "siw0+7306"
 
-// moduleKernels are those for which there are matrices of it.
+// moduleKernels are the kernels with a matrix for it.
 var moduleKernels = []string{"6.1", "6.12", "newest"}
 
-// module is the sheet of it.
+// module returns its sheet.
 func module(kernel string) sheet {
 	return sheet{file: "../../matrix/siw-7306-linux-" + kernel + ".md", columns: []string{moduleColumn},
 		title: "What siw0 does with RFC 7306: Linux " + kernel,
@@ -32,7 +32,7 @@ in place of the kernel's own siw.`,
 GOVERBS_MATRIX=FILE writes what it found to FILE.`}
 }
 
-// needModule skips a test for which siw0 has to be of the module.
+// needModule skips a test that requires siw0 to use the module.
 func needModule(t *testing.T) {
 	t.Helper()
 	if os.Getenv("GOVERBS_TEST_SIW7306") == "" {
@@ -75,9 +75,9 @@ func TestModuleMatrix(t *testing.T) {
 	}
 }
 
-// TestModuleLacks: with the module siw0 lacks nothing but what it lacks without, for the reasons in
-// sources.md; and it has the operations of RFC 7306. Their atomicity is that of the device, as is
-// rxe's (IB_ATOMIC_HCA).
+// TestModuleLacks: with the module, siw0 lacks nothing except what it lacks without it, for the
+// reasons in sources.md, and it supports the operations of RFC 7306. They are atomic with respect
+// to the device, like rxe's (IB_ATOMIC_HCA).
 func TestModuleLacks(t *testing.T) {
 	for _, kernel := range moduleKernels {
 		lacks := map[string]bool{"cpu-atomics: none": true}

@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// fabrics are the devices of the matrix, each connected to itself, with others that have nothing to
-// do with it.
+// fabrics are the devices of the matrix, each connected to itself, together with unrelated ones.
 var fabrics = map[string]func(t *testing.T) verbstest.Fabric{
 	"usiw0": func(t *testing.T) verbstest.Fabric {
 		return fabric(userSpace(t, "usiw0"), "127.0.0.1:0", "127.0.0.2", userSpace(t, "usiw1"))
@@ -81,12 +80,12 @@ func TestMatrix(t *testing.T) {
 }
 
 // TestSources: for everything that a device lacks with a kernel, and for nothing else, there is a
-// line that says who refuses it.
+// line that says where it is refused.
 func TestSources(t *testing.T) {
 	requireExplained(t, sourcesFile, readTable(t, sourcesFile, 5), bare)
 }
 
-// requireExplained compares what the sheets say is missing with the rows of a table that explains
+// requireExplained compares what the sheets list as missing with the rows of a table that explains
 // it: kernels, or "all"; devices; what; errno; the explanation.
 func requireExplained(t *testing.T, file string, rows [][]string, sheetOf func(kernel string) sheet) {
 	t.Helper()
@@ -127,7 +126,7 @@ func requireExplained(t *testing.T, file string, rows [][]string, sheetOf func(k
 }
 
 // TestKernels: the user-space RNIC has the same results with every kernel, and every matrix has the
-// same tests, all of subjects that the suite has.
+// same tests, all of subjects in the suite.
 func TestKernels(t *testing.T) {
 	for _, sheetOf := range []func(kernel string) sheet{bare, wrapped} {
 		first := sheetOf(kernels[0]).read(t)

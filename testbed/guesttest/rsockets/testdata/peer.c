@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 /*
- * A program on the rsockets of librdmacm that does what its command line says:
+ * A program on librdmacm's rsockets that does what its command line says:
  *
  *	peer connect|listen HOST PORT [OPTION=N]... COMMAND...
  *
- * Options, set before the connection is made: rq and sq (messages), buf (bytes of SO_RCVBUF and SO_SNDBUF), maps.
- * Commands:
+ * Options, set before connecting: rq and sq (messages), buf (bytes of SO_RCVBUF and SO_SNDBUF),
+ * maps. Commands:
  *
  *	send N SIZE    N messages of SIZE bytes
  *	fill SIZE      messages of SIZE bytes until there is no room for one, then "filled MESSAGES"
  *	recv N         N bytes
- *	eof            all up to the end of the peer's direction, then "eof BYTES"
- *	both N         send without end, and receive N bytes meanwhile
+ *	eof            everything up to the end of the peer's direction, then "eof BYTES"
+ *	both N         send endlessly while receiving N bytes
  *	map N          N times: map a buffer for the peer, send a byte, receive a byte
- *	shut           end the own direction
+ *	shut           close this side's direction
  *	say WORD       print WORD
  *	wait           read a line
  *
- * The bytes of each direction count from 0 to 250, again and again, and what is received must do so. At the end the socket is closed. The
- * exit status is 1 after an error, which is printed.
+ * The bytes of each direction count from 0 to 250 repeatedly, and received bytes must do so too. At
+ * the end the socket is closed. The exit status is 1 after an error, which is printed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static void say(const char *word, unsigned long n) {
 
 static char buf[1 << 20];
 
-// put fills buf with the next n bytes to send; they are counted when they have been sent.
+// put fills buf with the next n bytes to send; they are counted once they have been sent.
 static void put(size_t n) {
 	for (size_t i = 0; i < n; i++)
 		buf[i] = (sent + i) % 251;
@@ -86,7 +86,7 @@ static void fill(size_t n) {
 		put(n);
 		ssize_t ret = rsend(rs, buf, n, MSG_DONTWAIT);
 		if (ret < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-			// The device may not have sent what it has. When it has, only the peer can make room.
+			// The device may not have sent everything yet. Once it has, only the peer can make room.
 			struct pollfd p = {rs, POLLOUT, 0};
 			if (rpoll(&p, 1, 2000) == 0)
 				break;
@@ -135,7 +135,7 @@ static void both(unsigned long n) {
 			put(4096);
 			ssize_t ret = rsend(rs, buf, 4096, MSG_DONTWAIT);
 			if (ret > 0)
-				sent += ret; // an error is the end that is to come: what counts is what is received
+				sent += ret; // an error is the expected end: only what is received counts
 		}
 		ssize_t ret = rrecv(rs, in, n < sizeof in ? n : sizeof in, MSG_DONTWAIT);
 		if (ret > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package fault brings the guest's kernel down, for the test of what suite makes of that.
+// Package fault crashes the guest's kernel, to test how suite handles that.
 package fault
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestFault does nothing if there is a file GOVERBS_TEST_ONCE: the suite makes that when it runs
-// the test once more.
+// TestFault does nothing if the file GOVERBS_TEST_ONCE exists: the suite creates it when it runs
+// the test again.
 func TestFault(t *testing.T) {
 	if _, err := os.Stat(os.Getenv("GOVERBS_TEST_ONCE")); err == nil {
 		return

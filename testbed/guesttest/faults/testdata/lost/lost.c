@@ -2,9 +2,9 @@
 
 // usage: lost FROM FROM-ADDRESS TO TO-ADDRESS LIST SECONDS
 //
-// Connects two RC QPs of two devices of this machine, posts a list of requests in one call, waits so long for their
-// completions and says how many there were. LIST has a letter for each request: R a Read, W a Write, B the bind of a window;
-// an f before it makes it fenced.
+// Connects two RC QPs of two devices of this machine, posts a list of requests in one call, waits
+// SECONDS for their completions and prints how many there were. LIST has a letter for each request:
+// R a Read, W a Write, B the bind of a window; a preceding f makes it fenced.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -2,9 +2,10 @@
 
 // usage: plain ADDRESS PORT [OPCODE]
 //
-// Accepts a connection and posts a receive, as a program on librdmacm and the driver's library does that knows nothing of RFC 7306. With
-// OPCODE it also writes a request with that number of siw's, which the library has no form for, to the ring of its send queue, and rings.
-// It prints the first completion.
+// Accepts a connection and posts a receive, as a program on librdmacm and the driver's library does
+// that does not support RFC 7306. With OPCODE it also writes a request with that siw opcode, which
+// the library cannot express, to the ring of its send queue, and rings the doorbell. It prints the
+// first completion.
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 
 static char memory[4096] __attribute__((aligned(4096)));
 
-// failed says which call has failed.
+// failed prints which call failed.
 static int failed(const char *call)
 {
 	printf("%s: %s\n", call, strerror(errno));
@@ -42,7 +43,7 @@ static char *send_ring(void)
 	return NULL;
 }
 
-// request writes a request to the ring and rings.
+// request writes a request to the ring and rings the doorbell.
 static int request(struct rdma_cm_id *id, struct ibv_mr *mr, int opcode)
 {
 	struct {

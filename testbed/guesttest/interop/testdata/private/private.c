@@ -2,7 +2,8 @@
 
 // usage: private ADDRESS PORT BYTES
 //
-// Connects with BYTES bytes of private data, 0, 1, 2, ..., as a program on librdmacm does, and prints the result.
+// Connects with BYTES bytes of private data, 0, 1, 2, ..., as a librdmacm program does, and prints
+// the result.
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// failed says which call has failed.
+// failed prints which call failed.
 static int failed(const char *call)
 {
 	printf("%s: %s\n", call, strerror(errno));
