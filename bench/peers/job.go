@@ -89,7 +89,7 @@ func (j *job) args() []string {
 func (j *job) check() error {
 	is := func(v, list string) bool { return strings.Contains(" "+list+" ", " "+v+" ") }
 	switch {
-	case !is(j.over, "siw tcp rsocket"):
+	case !is(j.over, "usiw tcp rsocket"):
 		return fmt.Errorf("-over=%s: want usiw, tcp or rsocket", j.over)
 	case !is(j.work, "stream pingpong fetchadd reads turns"), is(j.work, "fetchadd reads") && j.over != "usiw",
 		j.work == workTurns && j.over != "rsocket":
