@@ -7,7 +7,7 @@ import "encoding/binary"
 // Flags of a Greeting.
 const (
 	FlagEngine = 1 << 0 // in a refusal: the device refused, not the program
-	FlagHand   = 1 << 1 // between manually connected QPs: a Call follows, or a Refusal in a rejection
+	FlagHand   = 1 << 1 // between QPs brought up manually: a Call follows, or a Refusal in a rejection
 )
 
 // Name identifies a QP as InfiniBand does: by the GID of its port and its QP number. Programs that
@@ -21,7 +21,7 @@ type Name struct {
 // and fits there.
 const CallLen = 48
 
-// Call is what a manually connected QP sends to the QP it wants to reach, and also the answer. It
+// Call is what a QP brought up manually sends to the QP it wants to reach, and also the answer. It
 // holds both names and both initial packet sequence numbers. Only the two programs know the PSNs,
 // so they authenticate the caller:
 //
