@@ -76,7 +76,7 @@ type end struct {
 	name     string
 	mr       *verbs.MR
 	scq, rcq *verbs.CQ
-	ch       *verbs.CompChannel // of rcq; nil = its default channel
+	ch       *verbs.CompChannel // of rcq; nil = created by the CQ itself
 	qp       *verbs.QP
 	id       *cm.ID
 	peer     *end
@@ -280,7 +280,7 @@ func (e *end) next(kind string, cq *verbs.CQ) verbs.WC {
 	var wcs [1]verbs.WC
 	for {
 		n, err := 0, error(nil)
-		if e.ch != nil && cq == e.rcq { // CQ.Wait needs the CQ's default channel
+		if e.ch != nil && cq == e.rcq { // CQ.Wait needs a CQ created without Channel
 			if n, err = cq.Poll(wcs[:]); n == 0 && err == nil && e.ctx.Err() == nil {
 				time.Sleep(100 * time.Microsecond)
 				continue
