@@ -37,7 +37,7 @@ static char *local(struct qp *q, const struct ibv_sge *s, bool write) {
 	return host(m, s->addr);
 }
 
-// remote returns the memory that a key of q's device gives access to.
+// remote returns the memory that a key of q's domain gives access to.
 static char *remote(struct qp *q, uint32_t rkey, uint64_t addr, uint64_t len, unsigned access) {
 	struct mr *m = (struct mr *)obj_find(K_MR, has_rkey, rkey);
 	struct mw *w;
