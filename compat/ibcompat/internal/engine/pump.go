@@ -31,7 +31,7 @@ type pump struct {
 	stop chan struct{}
 	done chan struct{}
 
-	visits atomic.Uint64 // by goroutines of the program
+	visits atomic.Uint64 // polls by goroutines of the program
 	wanted atomic.Int32  // goroutines of the program that sleep or want to
 
 	seated  sync.Mutex         // guards asleep and dismiss

@@ -22,8 +22,8 @@ type Name struct {
 const CallLen = 48
 
 // Call is what a QP brought up manually sends to the QP it wants to reach, and also the answer. It
-// holds both names and both initial packet sequence numbers. Only the two programs know the PSNs,
-// so they authenticate the caller:
+// holds both names and both initial packet sequence numbers, which only the two programs have
+// exchanged:
 //
 //	0   GID of the caller           16  GID of the other
 //	32  number of the caller's QP   36  number of the other

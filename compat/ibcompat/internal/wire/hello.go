@@ -40,8 +40,8 @@ type Hello struct {
 }
 
 // HelloLax is the flag of a device that enforces only the access rights of memory regions, not
-// those of the QP. The peer must therefore refuse its own requests that lack a right this side has
-// announced.
+// those of the QP. The peer itself must therefore refuse its requests for which this side has not
+// announced the right.
 const HelloLax = 1
 
 const kindHello = 0xff
