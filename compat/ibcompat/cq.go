@@ -170,7 +170,7 @@ func (c *cq) posting() {
 	c.shut.Store(true)
 }
 
-// polled is called for each inner request that was polled or, after all, not posted. It does not
+// polled is called for each inner request that was polled, or that failed to be posted. It does not
 // reopen the bypass, because soft may hold completions.
 func (c *cq) polled() {
 	c.gate.Lock()

@@ -14,10 +14,10 @@
 //
 // # iWARP
 //
-// An iWARP device lacks Sends with immediate, RNR retries, and completions that imply arrival, and
-// without RFC 7306 also atomics. Package internal/engine provides all of these by exchanging
-// messages with the engine of the peer. The peer must therefore be such a device too; otherwise
-// Connect and Accept fail with a [PeerError].
+// An iWARP device lacks Sends with immediate, RNR retries and completions that imply arrival.
+// Without RFC 7306 it also lacks atomics. Package internal/engine provides all of these by
+// exchanging messages with the engine of the peer. The peer must therefore be such a device too;
+// otherwise Connect and Accept fail with a [PeerError].
 //
 // Programs that bring up their QPs by Modify, with the peer's GID and QP number, work as well: the
 // device has a GID for each of its IP addresses and makes the connection itself (Config.Rendezvous;
