@@ -82,8 +82,8 @@ func rnic_post_send(h C.uint32_t, wr *C.struct_ibv_send_wr, bad **C.struct_ibv_s
 	return 0
 }
 
-// take converts the start of a list, up to a request that Go cannot represent. It returns the
-// requests after those converted.
+// take converts the start of a list, up to a request that cannot be converted. It returns how many
+// were, and the rest of the list.
 func (s *sender) take(wr *C.struct_ibv_send_wr) (n int, rest *C.struct_ibv_send_wr) {
 	s.sges = s.sges[:0]
 	for ; wr != nil && n < chunk; wr = wr.next {

@@ -70,8 +70,8 @@ type PeerError = engine.PeerError
 // done.
 type ProtocolError = engine.ProtocolError
 
-// TransportError reports that devices with this transport cannot be wrapped, and what is missing. It
-// Is verbs.ErrNotSupported.
+// TransportError reports that devices with this transport cannot be wrapped, and what is missing.
+// It Is verbs.ErrNotSupported.
 type TransportError struct {
 	Device    string // the name of the inner device
 	Transport verbs.Transport

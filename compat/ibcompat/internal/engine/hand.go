@@ -22,7 +22,7 @@ import (
 //
 //	INIT  --Modify-->  RTR  --Modify-->  RTS  <--Modify-->  SQD
 //	                    |                 |
-//	                    +- calling or waiting, then connected, perhaps gone: independent of the state
+//	                    +- calling or waiting, then connected, perhaps gone, whatever the state
 //
 // Each QP has a name, made of its GID and QP number. From RTR on, the QP with the smaller name
 // calls the other repeatedly, and the other waits for that call on its device's listener. Neither
