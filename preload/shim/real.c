@@ -29,7 +29,7 @@ static void find_theirs(void)
 	complete = true;
 }
 
-const struct real_calls *real(void) { return &theirs; } // kept has looked them up: it is where the program got the object
+const struct real_calls *real(void) { return &theirs; } // looked up by kept, from which the object came
 
 const struct real_calls *kept(void)
 {
