@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDescribe: each attribute of a device and of its port is in C what it is in Go, but for those
-// that C programs take for broken if they are 0.
+// TestDescribe checks that every attribute of a device and its port has the same value in C as in
+// Go, except those that C programs mistake for an error if they are 0.
 func TestDescribe(t *testing.T) {
 	for _, name := range []string{"usiw0", usiw.PlainName, "ib:usiw0"} {
 		code, got := program(t, "describe", runenv.Device+"="+name)
@@ -86,8 +86,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestFill: a completion of Go, with a different number in each field, is one of C with the same
-// ones; also in fields that these devices leave 0.
+// TestFill converts a Go completion with a different number in each field, and checks every field
+// in C, including those that these devices leave 0.
 func TestFill(t *testing.T) {
 	w := verbs.WC{ID: 1 << 63, Status: verbs.WCSuccess, Opcode: verbs.WCRecv, Flags: verbs.WCWithImm, ByteLen: 2,
 		Imm: 0x01020304, VendorErr: 3, QPNum: 4, SrcQP: 5, PKeyIndex: 6, SLID: 7, SL: 8, DLIDPathBits: 9}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What the two halves of the preload say to each other: the shim in C (shim/) calls the functions of RNIC_CALLS, which are in Go, and
-// Go calls those of struct rnic_events. Both sides declare the structures of libibverbs first: the shim includes its header, Go
-// verbs/ibv_abi.h.
+// The interface between the two halves of the preload: the shim in C (shim/) calls the functions of
+// RNIC_CALLS, which are in Go, and Go calls those of struct rnic_events. Both sides declare the
+// structures of libibverbs first: the shim includes its header, Go verbs/ibv_abi.h.
 //
-// All functions return 0 or an errno. Objects are handles, numbers that only Go can read; 0 is none. A structure belongs to the side that
-// has passed it, and is valid during the call.
+// All functions return 0 or an errno. Objects are referred to by handles, numbers that only Go can
+// resolve; 0 is no object. A structure is owned by the side that passes it, and valid only during
+// the call.
 
 #ifndef GOVERBS_BRIDGE_H
 #define GOVERBS_BRIDGE_H
@@ -13,24 +14,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// rnic_device has the facts about the device that do not change.
+// rnic_device holds the constant properties of the device.
 struct rnic_device {
 	char name[64];
 	int node_type;
 	int transport;
-	uint64_t guid; // network byte order
+	uint64_t guid; // in network byte order
 	int comp_vectors;
 };
 
 // rnic_addr is an IP address and a port.
 struct rnic_addr {
-	uint8_t ip[16]; // IPv4: the first four
+	uint8_t ip[16]; // IPv4: the first four bytes
 	uint16_t family; // 0 = no address
-	uint16_t port; // host byte order
+	uint16_t port; // in host byte order
 	uint32_t scope; // IPv6
 };
 
-// rnic_param is what a side asks for when it connects or accepts. Depths: -1 = as much as the device has.
+// rnic_param holds the parameters for connecting or accepting. Depths: -1 = as much as the device
+// supports.
 struct rnic_param {
 	const void *private_data;
 	uint32_t private_len;
@@ -40,7 +42,7 @@ struct rnic_param {
 	int rnr_retry_count;
 };
 
-#define RNIC_PRIVATE 512 // room for private data; MPA has up to 512 bytes (RFC 5044 section 7.1.1)
+#define RNIC_PRIVATE 512 // maximum length of private data; MPA has up to 512 bytes (RFC 5044 section 7.1.1)
 
 // rnic_cm_event is an event of the connection manager (enum rdma_cm_event_type).
 struct rnic_cm_event {
@@ -54,27 +56,30 @@ struct rnic_cm_event {
 	uint8_t private_data[RNIC_PRIVATE];
 };
 
-// rnic_events are the functions that Go calls. They do not block, and may be called by several threads at a time. owner is the pointer
-// that the shim has passed when it made the object. After an object has been closed, none of them is called for it.
+// rnic_events lists the functions that Go calls. They do not block, and may be called concurrently.
+// owner is the pointer that the shim passed when it created the object. None of them is called for
+// an object after it is closed.
 struct rnic_events {
 	void (*cq)(void *owner);
 	void (*async)(void *owner, int type, void *element, int port);
 	void (*cm)(void *owner, const struct rnic_cm_event *event);
 };
 
-// RNIC_OPTIONS lists the options of goverbs run and the variables in which they come; package internal/runenv says what they mean.
+// RNIC_OPTIONS lists the options of goverbs run and their environment variables; package
+// internal/runenv describes them.
 #define RNIC_OPTIONS(F) \
 	F(device, "GOVERBS_RUN_DEVICE") F(addr, "GOVERBS_RUN_ADDR") F(mtu, "GOVERBS_RUN_MTU") F(crc, "GOVERBS_RUN_CRC") \
 	F(pcap, "GOVERBS_RUN_PCAP") F(pid, "GOVERBS_RUN_PID") F(keep_real, "GOVERBS_RUN_KEEP_REAL") F(verbose, "GOVERBS_RUN_VERBOSE")
 
-// rnic_options are their values, "" for one that is not set.
+// rnic_options holds their values, "" if unset.
 struct rnic_options {
 #define F(name, variable) const char *name;
 	RNIC_OPTIONS(F)
 #undef F
 };
 
-// RNIC_CALLS lists the functions of the Go library: name, parameters. Their symbols begin with rnic_.
+// RNIC_CALLS lists the functions of the Go library: name, parameters. Their symbols start with
+// rnic_.
 #define RNIC_CALLS(F) \
 	F(start, (const struct rnic_events *events, const struct rnic_options *options)) \
 	F(stop, (void)) \
@@ -115,7 +120,7 @@ struct rnic_options {
 	F(disconnect, (uint32_t conn))
 
 #ifdef GOVERBS_BRIDGE_GO
-// cgo cannot call a pointer to a function.
+// cgo cannot call through a function pointer.
 static inline void rnic_event_cq(const struct rnic_events *e, void *owner) { e->cq(owner); }
 static inline void rnic_event_async(const struct rnic_events *e, void *owner, int type, void *element, int port) { e->async(owner, type, element, port); }
 static inline void rnic_event_cm(const struct rnic_events *e, void *owner, const struct rnic_cm_event *event) { e->cm(owner, event); }

@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// fromC returns an address of the program, the zero AddrPort for none.
+// fromC converts an address from the program. No address becomes the zero AddrPort.
 func fromC(a *C.struct_rnic_addr) netip.AddrPort {
 	var ip netip.Addr
 	var b [16]byte
@@ -36,7 +36,7 @@ func fromC(a *C.struct_rnic_addr) netip.AddrPort {
 	return netip.AddrPortFrom(ip, uint16(a.port))
 }
 
-// toC converts an address for the program. One that is not of IP becomes no address.
+// toC converts an address for the program. An address other than IP becomes no address.
 func toC(addr net.Addr, to *C.struct_rnic_addr) {
 	ap, err := netip.ParseAddrPort(addr.String())
 	if err != nil {

@@ -23,18 +23,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// connection is an attempt to connect or to accept, and then the connection. Its goroutine tells
-// the events in their order:
+// connection is an attempt to connect or accept, and later the connection. Its goroutine delivers
+// the events in order:
 //
 //	attempt --> established --> disconnected
 //	       \--> rejected, unreachable or connect error
 //
-// Close ends it in every state. After that no event is told.
+// Close ends it in every state. No event is delivered afterwards.
 type connection struct {
 	owner  unsafe.Pointer
 	ctx    context.Context // done when the program destroys the ID
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the goroutine has ended
+	done   chan struct{} // closed when the goroutine has returned
 	id     atomic.Pointer[cm.ID]
 }
 
@@ -44,7 +44,7 @@ func newConnection(owner unsafe.Pointer) *connection {
 	return c
 }
 
-// run makes the connection by calling attempt, and tells its events.
+// run makes the connection by calling attempt, and delivers its events.
 func (c *connection) run(attempt func() (*cm.ID, error)) {
 	defer close(c.done)
 	id, err := attempt()
@@ -64,7 +64,7 @@ func (c *connection) run(attempt func() (*cm.ID, error)) {
 	}
 }
 
-// failed tells the end of an attempt with the status that an iWARP device of the kernel gives.
+// failed delivers the failure of an attempt, with the status that a kernel iWARP device reports.
 func (c *connection) failed(err error) {
 	var refused *cm.RejectedError
 	switch no := number(err); {
@@ -80,7 +80,7 @@ func (c *connection) failed(err error) {
 	}
 }
 
-// tell is not called when the ID is being destroyed.
+// tell delivers an event, unless the ID is being destroyed.
 func (c *connection) tell(what cm.Event, status int, private []byte, resources, depth int) {
 	if c.ctx.Err() != nil {
 		return
@@ -111,8 +111,8 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// param returns what the program asks for. Of a depth, 0 in C is none and -1 is as much as the
-// device has.
+// param converts the program's parameters. As a depth, 0 in C means none, and -1 as much as the
+// device supports.
 func param(p *C.struct_rnic_param) cm.ConnParam {
 	number := func(v C.int) int {
 		switch {
@@ -131,15 +131,15 @@ func param(p *C.struct_rnic_param) cm.ConnParam {
 	return to
 }
 
-// turns makes the connections of the process to one address arrive in the order in which the
-// program has asked for them, because programs that open several rely on that. A connection begins
-// when the request of the previous one has been sent.
+// turns delivers the process's connections to one address in the order in which the program
+// requested them, because programs that open several rely on it. A connection attempt starts once
+// the request of the previous one has been sent.
 var turns = struct {
 	mu   sync.Mutex // guards last
 	last map[netip.AddrPort]chan struct{}
 }{last: make(map[netip.AddrPort]chan struct{})}
 
-// turn returns a channel to wait for, and a function to call when the next connection may begin.
+// turn returns a channel to wait for, and a function to call when the next attempt may start.
 func turn(to netip.AddrPort) (before <-chan struct{}, next func()) {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()

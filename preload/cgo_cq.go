@@ -17,10 +17,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// channel tells the program the events of its CQs.
+// channel delivers the events of its CQs to the program.
 type channel struct {
 	*verbs.CompChannel
-	done chan struct{} // closed when no event is told any more
+	done chan struct{} // closed once no more events are delivered
 }
 
 //export rnic_create_channel
@@ -43,7 +43,7 @@ func (ch *channel) events() {
 	for {
 		q, err := ch.Wait(context.Background())
 		if err != nil {
-			return // it has been closed
+			return // closed
 		}
 		owners.tell(q, tellCQ)
 	}
@@ -57,8 +57,8 @@ func (ch *channel) Close() error {
 	return nil
 }
 
-// batch is the largest number of completions that a poll takes: a program that asks for more gets
-// the rest with its next poll.
+// batch is the maximum number of completions per poll. A program that asks for more gets the rest
+// from its next poll.
 const batch = 64
 
 // cq is a completion queue.
@@ -140,7 +140,7 @@ func rnic_poll(h C.uint32_t, n C.int, to *C.struct_ibv_wc, got *C.int) C.int {
 	return 0
 }
 
-// fill converts a completion for C, where immediates are in network byte order.
+// fill converts a completion to C, where immediates are in network byte order.
 func fill(to *C.struct_ibv_wc, w *verbs.WC) {
 	if w.Status != verbs.WCSuccess {
 		sayFailed(w)

@@ -19,12 +19,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ibv_context is one context of the program. Its events go to owner.
+// ibv_context is a context of the program. Its events are delivered to owner.
 type ibv_context struct {
 	*verbs.Context
 	owner  unsafe.Pointer
 	cancel context.CancelFunc
-	done   chan struct{} // closed when no event is told any more
+	done   chan struct{} // closed once no more events are delivered
 }
 
 //export rnic_open
@@ -40,8 +40,8 @@ func rnic_open(owner unsafe.Pointer, to *C.uint32_t) C.int {
 	return keep(o, to)
 }
 
-// events tells the program its asynchronous events. An event of an object that the program has
-// destroyed is dropped.
+// events delivers asynchronous events to the program. Events of objects that the program has
+// destroyed are dropped.
 func (c *ibv_context) events(ctx context.Context) {
 	defer close(c.done)
 	for {
@@ -63,8 +63,8 @@ func (c *ibv_context) events(ctx context.Context) {
 	}
 }
 
-// Close ends all objects of the context, as closing the descriptor of the kernel does. The
-// structures that the program has of them stay, and it may still destroy them one by one.
+// Close closes all objects of the context, as the kernel does when its descriptor is closed. The
+// program keeps the structures of these objects and may still destroy them one by one.
 func (c *ibv_context) Close() error {
 	if err := c.Context.CloseAll(); err != nil {
 		return err
@@ -74,14 +74,14 @@ func (c *ibv_context) Close() error {
 	return nil
 }
 
-// text copies a string into an array of C, cut to leave a zero at its end.
+// text copies a string into a C array, truncated to leave room for the terminating zero.
 func text(to []C.char, s string) {
 	for i := range min(len(s), len(to)-1) {
 		to[i] = C.char(s[i])
 	}
 }
 
-// guid is in network byte order in C.
+// guid returns a GUID in network byte order, as C has it.
 func guid(g verbs.GUID) C.uint64_t {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(g))
@@ -98,8 +98,8 @@ func rnic_device(d *C.struct_rnic_device) C.int {
 	return 0
 }
 
-// noVendor is the vendor_id of a device without a vendor, because programs take 0 for an error. It
-// has the bit of locally administered numbers, so it belongs to no vendor.
+// noVendor is the vendor_id of a device without a vendor, because programs mistake 0 for an error.
+// It has the locally administered bit, so it is no vendor's OUI.
 const noVendor = 0x020000
 
 //export rnic_query_device
@@ -147,7 +147,7 @@ func rnic_query_port(h C.uint32_t, port C.int, a *C.struct_ibv_port_attr) C.int 
 		p.GIDTblLen = 1 // noGID
 	}
 	if p.ActiveWidth == 0 {
-		p.ActiveWidth, p.ActiveSpeed = 1, 1 // 1X, 2.5 Gb/s: the lowest values, because the device has none
+		p.ActiveWidth, p.ActiveSpeed = 1, 1 // 1X at 2.5 Gb/s, the lowest values, because the device has no link rate
 	}
 	*a = C.struct_ibv_port_attr{
 		state: C.uint(p.State), max_mtu: C.uint(p.MaxMTU), active_mtu: C.uint(p.ActiveMTU),
@@ -164,9 +164,9 @@ func rnic_query_port(h C.uint32_t, port C.int, a *C.struct_ibv_port_attr) C.int 
 	return 0
 }
 
-// noGID is the only row of the GID table of a device without GIDs, because programs take a port
-// without GIDs for an error. Other iWARP devices have their MAC address there, followed by zeros;
-// this one has its GUID.
+// noGID returns the only GID table entry of a device without GIDs, because programs treat a port
+// without GIDs as broken. Other iWARP devices report their MAC address there, padded with zeros;
+// this device reports its GUID.
 func noGID() (g verbs.GID) {
 	binary.BigEndian.PutUint64(g[:], uint64(device.Info().NodeGUID))
 	return g

@@ -27,17 +27,17 @@ const (
 
 var verbose bool // set by start
 
-// told are the texts of say and the keys of sayOnce.
+// told records the texts printed by say and the keys of sayOnce.
 var told struct {
 	mu sync.Mutex
 	of map[string]struct{}
 }
 
-// mostTold bounds told. What comes then is not printed.
+// mostTold bounds told. Once it is reached, nothing more is printed.
 const mostTold = 4096
 
-// say prints an error that a C program sees only as a number, if the user has asked for that
-// (GOVERBS_RUN_VERBOSE); each text once.
+// say prints an error of which a C program gets only the number, if the user asked for it
+// (GOVERBS_RUN_VERBOSE). Each text is printed once.
 func say(format string, args ...any) {
 	if verbose {
 		text := fmt.Sprintf(format, args...)
@@ -45,7 +45,7 @@ func say(format string, args ...any) {
 	}
 }
 
-// sayOnce prints the first text with a key.
+// sayOnce prints the first text for each key.
 func sayOnce(key, text string) {
 	told.mu.Lock()
 	defer told.mu.Unlock()
@@ -59,8 +59,7 @@ func sayOnce(key, text string) {
 	fmt.Fprintf(os.Stderr, "goverbs run: %s\n", text)
 }
 
-// sayFailed tells about a completion that is not a success. Of those that are flushed it prints the
-// first of each QP.
+// sayFailed prints a failed completion. Of flushed ones only the first of each QP is printed.
 func sayFailed(w *verbs.WC) {
 	if !verbose {
 		return

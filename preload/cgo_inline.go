@@ -2,7 +2,7 @@
 
 package main
 
-import "C" // so that it is built with the files that call C
+import "C" // built only together with the cgo files
 
 import (
 	"unsafe"
@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// room returns memory for the inline data of request i of a chunk. It is registered: libibverbs
-// does not look at the keys of inline data, and programs leave them 0, but a handle needs valid
+// room returns memory for the inline data of the i-th request of a chunk. The memory is registered:
+// libibverbs ignores the keys of inline data, which programs leave 0, but the Go handle needs valid
 // ones.
 func (s *sender) room(q *verbs.QP, i int) ([]byte, error) {
 	size := q.Cap().MaxInlineData
@@ -24,7 +24,7 @@ func (s *sender) room(q *verbs.QP, i int) ([]byte, error) {
 	return s.inline.Bytes()[i*size : i*size : (i+1)*size], nil
 }
 
-// close frees the memory for inline data, when the QP has been closed.
+// close frees the memory for inline data once the QP is closed.
 func (s *sender) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,8 +33,8 @@ func (s *sender) close() error {
 	return mr.Close()
 }
 
-// copyInline copies the data of the inline requests among the first n. It leaves alone those that
-// the handle refuses.
+// copyInline copies the data of the inline requests among the first n. It skips those that the
+// handle will refuse.
 func (s *sender) copyInline(q *verbs.QP, n int) error {
 	for i := range n {
 		wr := &s.wrs[i]
@@ -62,8 +62,8 @@ func (s *sender) copyInline(q *verbs.QP, n int) error {
 	return nil
 }
 
-// pointer is memory of C at an address.
+// pointer converts an address to a pointer to C memory.
 func pointer(addr uint64) unsafe.Pointer {
 	p := uintptr(addr)
-	return *(*unsafe.Pointer)(unsafe.Pointer(&p)) // go vet takes a conversion of an integer for a mistake
+	return *(*unsafe.Pointer)(unsafe.Pointer(&p)) // go vet reports a direct conversion from an integer
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listener tells the program the requests of peers.
+// listener delivers connection requests of peers to the program.
 type listener struct {
 	*cm.Listener
 	owner unsafe.Pointer
-	done  chan struct{} // closed when no request is told any more
+	done  chan struct{} // closed once no more requests are delivered
 }
 
-// cmRequest waits for the program to accept or to reject it.
+// cmRequest waits until the program accepts or rejects it.
 type cmRequest struct{ *cm.Request }
 
 func (r *cmRequest) Close() error { return r.Reject(nil) }
@@ -53,7 +53,7 @@ func rnic_listen(owner unsafe.Pointer, h C.uint32_t, at *C.struct_rnic_addr, bac
 	return keep(l, to)
 }
 
-// acceptPause is the time between two attempts to accept a request.
+// acceptPause is the pause after a failed accept.
 const acceptPause = 10 * time.Millisecond
 
 func (l *listener) requests() {
@@ -73,8 +73,8 @@ func (l *listener) requests() {
 			_ = r.Reject(nil)
 			continue
 		}
-		// What the peer asks for: its depth is the number of Reads that this side answers at a
-		// time. -1 = it has not said.
+		// The peer's initiator depth is the number of Reads that this side must answer
+		// concurrently. -1 = not specified.
 		ord, ird := r.Depths()
 		e.responder_resources, e.initiator_depth = depth(ord), depth(ird)
 		toC(r.LocalAddr(), &e.local)
@@ -86,7 +86,7 @@ func (l *listener) requests() {
 
 func depth(n int) C.int {
 	if n < 0 {
-		return math.MaxInt8 + 1 // the RNIC has no more (usiw.Config.MaxIRD)
+		return math.MaxInt8 + 1 // the RNIC supports no more (usiw.Config.MaxIRD)
 	}
 	return C.int(min(n, math.MaxUint8))
 }

@@ -27,7 +27,7 @@ func rnic_alloc_pd(context C.uint32_t, to *C.uint32_t) C.int {
 	return keep(pd, to)
 }
 
-// access returns the rights of a region. It leaves out hints: huge pages, and the flags that a
+// access converts the access rights of a region. It drops hints: huge pages, and the flags that a
 // device may ignore (IBV_ACCESS_OPTIONAL_RANGE).
 func access(a C.uint32_t) verbs.AccessFlags {
 	return verbs.AccessFlags(a) &^ (C.IBV_ACCESS_OPTIONAL_RANGE | verbs.AccessHugeTLB)
@@ -73,8 +73,8 @@ func rnic_rereg_mr(h C.uint32_t, flags C.int, pdh C.uint32_t, addr unsafe.Pointe
 	return 0
 }
 
-// rnic_revoke ends a region whose memory goes away. Its handle stays until the program deregisters
-// it.
+// rnic_revoke closes a region whose memory is about to be unmapped. Its handle remains valid until
+// the program deregisters it.
 //
 //export rnic_revoke
 func rnic_revoke(h C.uint32_t) C.int {

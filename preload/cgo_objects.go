@@ -13,28 +13,28 @@ import (
 	"sync/atomic"
 )
 
-// object is what a handle stands for. If Close fails, the object is as before.
+// object is what a handle refers to. If Close fails, the object is unchanged.
 type object interface{ Close() error }
 
-// Every post and poll looks for a handle, so that needs no lock: handles are in blocks, which are
-// made when needed and never freed.
+// Every post and poll looks up a handle, so lookups need no lock: handles are allocated in blocks
+// that are created on demand and never freed.
 const (
 	blockLen = 1 << 10
 	blocks   = 1 << 12
 )
 
-// table has the objects of the process by their handles. Handle 0 is none.
+// table maps handles to the objects of the process. Handle 0 is no object.
 type table struct {
 	block [blocks]atomic.Pointer[[blockLen]atomic.Pointer[object]]
 
 	mu   sync.Mutex // guards free and next
 	free []uint32
-	next uint32 // the lowest handle that has never been given
+	next uint32 // the lowest handle never used
 }
 
 var objects = &table{next: 1}
 
-// put gives an object a handle; it returns 0 if there is none left.
+// put assigns a handle to an object. It returns 0 if there are no more handles.
 func (t *table) put(o object) C.uint32_t {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +56,7 @@ func (t *table) put(o object) C.uint32_t {
 	return C.uint32_t(h)
 }
 
-// take removes an object. Its handle will be given to another one.
+// take removes an object. Its handle will be reused.
 func (t *table) take(h C.uint32_t) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *table) take(h C.uint32_t) {
 	t.free = append(t.free, uint32(h))
 }
 
-// get returns the object of a handle, or false if there is none or it is not of type T.
+// get returns the object with a handle, or false if there is none or it is not of type T.
 func get[T any](h C.uint32_t) (o T, ok bool) {
 	if h >= blocks*blockLen {
 		return o, false
@@ -94,7 +94,7 @@ func rnic_close(h C.uint32_t) C.int {
 	return 0
 }
 
-// keep stores the handle of an object that has been made, or closes it if there is none left.
+// keep stores the handle of a new object in *to, or closes the object if there are no more handles.
 func keep(o object, to *C.uint32_t) C.int {
 	h := objects.put(o)
 	if h == 0 {

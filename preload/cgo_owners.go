@@ -2,19 +2,19 @@
 
 package main
 
-import "C" // so that it is built with the files that call C
+import "C" // built only together with the cgo files
 
 import (
 	"sync"
 	"unsafe"
 )
 
-// owners has, for each handle that events can name, the object of the shim. An object is removed
-// when its handle has been closed. From then on no event is told to it, so the shim can free it.
+// owners maps each handle that can occur in events to its object in the shim. An object is removed
+// after its handle is closed. From then on it gets no events, so the shim can free it.
 var owners = ownerMap{of: make(map[any]unsafe.Pointer)}
 
 type ownerMap struct {
-	mu sync.RWMutex // guards of; held for reading while the shim is told of an event
+	mu sync.RWMutex // guards of; held for reading while an event is passed to the shim
 	of map[any]unsafe.Pointer
 }
 
@@ -30,7 +30,7 @@ func (m *ownerMap) drop(handle any) {
 	m.mu.Unlock()
 }
 
-// tell calls f with the owner of a handle, unless the owner has been removed.
+// tell calls f with the owner of a handle, unless the owner was removed.
 func (m *ownerMap) tell(handle any, f func(owner unsafe.Pointer)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

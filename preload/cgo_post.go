@@ -15,11 +15,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A list of requests in C becomes lists of at most chunk requests in Go. Their memory is used again
-// for the next one.
+// A C list of requests is converted to Go lists of at most chunk requests, whose memory is reused.
 const chunk = 16
 
-// next returns the request that is the n-th after wr.
+// nextSend returns the n-th request after wr.
 func nextSend(wr *C.struct_ibv_send_wr, n int) *C.struct_ibv_send_wr {
 	for range n {
 		wr = wr.next
@@ -34,8 +33,8 @@ func nextRecv(wr *C.struct_ibv_recv_wr, n int) *C.struct_ibv_recv_wr {
 	return wr
 }
 
-// elements appends the elements of a request to an arena, and returns the arena and the elements in
-// it. The handle checks their number.
+// elements appends the elements of a request to an arena, and returns the arena and the appended
+// elements. The handle checks their number.
 func elements(arena []verbs.SGE, p *C.struct_ibv_sge, n C.int) ([]verbs.SGE, []verbs.SGE) {
 	from := len(arena)
 	for _, s := range unsafe.Slice(p, max(0, int(n))) {
@@ -44,9 +43,9 @@ func elements(arena []verbs.SGE, p *C.struct_ibv_sge, n C.int) ([]verbs.SGE, []v
 	return arena, arena[from:len(arena):len(arena)]
 }
 
-// sender has the memory in which lists of sends are converted.
+// sender holds the memory for converting lists of sends.
 type sender struct {
-	mu   sync.Mutex // guards all
+	mu   sync.Mutex // guards all fields
 	wrs  [chunk]verbs.SendWR
 	sges []verbs.SGE
 	bind [chunk]verbs.MWBind
@@ -83,8 +82,8 @@ func rnic_post_send(h C.uint32_t, wr *C.struct_ibv_send_wr, bad **C.struct_ibv_s
 	return 0
 }
 
-// take converts the beginning of a list, up to a request that C cannot describe. It returns what
-// comes after it.
+// take converts the start of a list, up to a request that cannot be converted. It returns how many
+// were, and the rest of the list.
 func (s *sender) take(wr *C.struct_ibv_send_wr) (n int, rest *C.struct_ibv_send_wr) {
 	s.sges = s.sges[:0]
 	for ; wr != nil && n < chunk; wr = wr.next {
@@ -132,8 +131,8 @@ func (s *sender) request(i int, wr *C.struct_ibv_send_wr) bool {
 	return true
 }
 
-// window converts a request that binds a window of type 2. struct ibv_mw and struct ibv_mr have
-// their handles.
+// window converts a request that binds a type 2 window. The handles are stored in struct ibv_mw and
+// struct ibv_mr.
 func (s *sender) window(i int, wr *C.struct_ibv_send_wr) bool {
 	b := (*struct {
 		mw     *C.struct_ibv_mw
@@ -161,9 +160,9 @@ func (s *sender) window(i int, wr *C.struct_ibv_send_wr) bool {
 	return true
 }
 
-// receiver has the memory in which lists of receives are converted.
+// receiver holds the memory for converting lists of receives.
 type receiver struct {
-	mu   sync.Mutex // guards all
+	mu   sync.Mutex // guards all fields
 	wrs  [chunk]verbs.RecvWR
 	sges []verbs.SGE
 }
@@ -198,7 +197,7 @@ func (r *receiver) post(q interface {
 	return 0
 }
 
-// take converts the beginning of a list, as sender.take does.
+// take converts the start of a list, like sender.take.
 func (r *receiver) take(wr *C.struct_ibv_recv_wr) (n int, rest *C.struct_ibv_recv_wr) {
 	r.sges = r.sges[:0]
 	for ; wr != nil && n < chunk; wr = wr.next {

@@ -32,7 +32,7 @@ func rnic_create_qp(pdh C.uint32_t, owner unsafe.Pointer, sendh, recvh, srqh C.u
 		return einval
 	}
 	cfg := verbs.QPConfig{SendCQ: send.CQ, RecvCQ: recv.CQ, SigAll: sigAll != 0, Cap: verbs.QPCap{
-		// A queue of length 0 is one of length 1 here: 0 means a default.
+		// A queue of length 0 becomes one of length 1: in Go 0 means the default.
 		MaxSendWR: max(1, int(caps.max_send_wr)), MaxRecvWR: max(1, int(caps.max_recv_wr)),
 		MaxSendSGE: max(1, int(caps.max_send_sge)), MaxRecvSGE: max(1, int(caps.max_recv_sge)),
 		MaxInlineData: int(caps.max_inline_data)}}
@@ -76,7 +76,7 @@ func rnic_init_qp(h C.uint32_t) C.int {
 	return errno(cm.InitQP(q.QP))
 }
 
-// path are the attributes that a QP needs to find its peer.
+// path lists the attributes that identify a QP's peer.
 const path = verbs.QPAttrAV | verbs.QPAttrDestQPN | verbs.QPAttrSQPSN | verbs.QPAttrRQPSN | verbs.QPAttrTimeout
 
 //export rnic_modify_qp
@@ -103,15 +103,15 @@ func rnic_modify_qp(h C.uint32_t, a *C.struct_ibv_qp_attr, mask C.int) C.int {
 		if m &= verbs.QPAttrAccessFlags; m == 0 {
 			return 0
 		}
-		attr.State = q.State() // the rights are the program's
+		attr.State = q.State() // only the rights change
 		m |= verbs.QPAttrState
 	}
 	return errno(q.Modify(attr, m))
 }
 
-// moved reports whether there is nothing to do for a change of state. A program that moves its QP
-// itself, with the attributes of rdma_init_qp_attr (rping -q), asks for changes that name no path.
-// Here connecting moves the QP: it has done so, or will.
+// moved reports whether a change of state can be skipped. A program that moves its QP itself with
+// the attributes of rdma_init_qp_attr (rping -q) requests changes that name no path. Here
+// connecting moves the QP: it has done so, or will.
 func (q *qp) moved(to verbs.QPState) bool {
 	switch q.State() {
 	case verbs.QPStateInit:

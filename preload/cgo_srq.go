@@ -26,7 +26,7 @@ func rnic_create_srq(h C.uint32_t, owner unsafe.Pointer, a *C.struct_ibv_srq_att
 	if !ok || a.max_wr == 0 {
 		return einval
 	}
-	// the limit is not set here, as in C
+	// ibv_create_srq does not set the limit either
 	s, err := pd.CreateSRQ(verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: max(1, int(a.max_sge))})
 	if err != nil {
 		return errno(err)

@@ -24,7 +24,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What rnic_start makes. It does not change afterwards.
+// Set by rnic_start, and constant afterwards.
 var (
 	device *verbs.Device
 	events *C.struct_rnic_events
@@ -41,7 +41,7 @@ func rnic_start(e *C.struct_rnic_events, o *C.struct_rnic_options) C.int {
 	return errno(err)
 }
 
-// options returns a function that says what the options were when the process began.
+// options returns a getenv function for the options as of process start.
 func options(o *C.struct_rnic_options) func(string) string {
 	of := map[string]string{
 		runenv.Device: C.GoString(o.device), runenv.Addr: C.GoString(o.addr), runenv.MTU: C.GoString(o.mtu),
@@ -78,8 +78,7 @@ func rnic_stop() C.int {
 	return 0
 }
 
-// flushEvery is the time between two writes of what is incomplete: parts of FPDUs whose rest has
-// not come.
+// flushEvery is the interval at which incomplete FPDUs are written to the capture.
 const flushEvery = 200 * time.Millisecond
 
 // recording is a capture of what the RNIC sends and receives.
@@ -115,7 +114,7 @@ func (r *recording) close() {
 	})
 }
 
-// The functions of the shim.
+// Calls into the shim.
 
 func tellCQ(owner unsafe.Pointer) { C.rnic_event_cq(events, owner) }
 

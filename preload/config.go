@@ -28,7 +28,7 @@ func config(getenv func(string) string) (cfg usiw.Config, device string, err err
 			usiw.PlainName)
 	}
 	cfg = usiw.ForDevice(device)
-	cfg.GuardMemory = true // a program of C may free memory that is registered
+	cfg.GuardMemory = true // a C program may free registered memory
 	if cfg.Name == "" {
 		cfg.Name = "usiw0"
 	}
@@ -54,8 +54,7 @@ func config(getenv func(string) string) (cfg usiw.Config, device string, err err
 	return cfg, device, nil
 }
 
-// captureName returns the name of the file to which this process writes what its RNIC sends and
-// receives, "" for none.
+// captureName returns the name of this process's capture file, or "" for none.
 func captureName(getenv func(string) string) string {
 	name := getenv(runenv.Pcap)
 	if name != "" && getenv(runenv.PID) != strconv.Itoa(os.Getpid()) {

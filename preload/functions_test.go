@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the lists of docs/run.md")
 
-// public are the functions of libibverbs and librdmacm. Those that only drivers call are not: they
-// have other names, and are private.
+// public matches the public functions of libibverbs and librdmacm. Functions that only drivers call
+// have other names.
 var public = regexp.MustCompile(`^(_?ibv_|rdma_|r[a-z]+$|(mbps|mult)_to_ibv_rate$)`)
 
 // symbols returns the public functions that a library defines.
@@ -56,7 +56,7 @@ func library(t *testing.T, name string) string {
 	return ""
 }
 
-// refusals returns what the shim says that the device does not have.
+// refusals returns what the shim reports as unsupported.
 func refusals(t *testing.T) (all []string) {
 	t.Helper()
 	files, err := filepath.Glob("shim/*.c")
@@ -80,8 +80,9 @@ func refusals(t *testing.T) (all []string) {
 	return all
 }
 
-// TestFunctions: every public function of the libraries is the shim's, or known to need no device;
-// and docs/run.md lists them. go test ./preload -run TestFunctions -args -update writes the lists.
+// TestFunctions checks that the shim implements every public function of the libraries, or that the
+// function is known to need no device, and that docs/run.md lists them all. go test ./preload -run
+// TestFunctions -args -update writes the lists.
 func TestFunctions(t *testing.T) {
 	require.NoError(t, build())
 	theirs := append(symbols(t, library(t, "libibverbs.so.1")), symbols(t, library(t, "librdmacm.so.1"))...)
@@ -118,8 +119,8 @@ func TestFunctions(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// leftToThem are functions that need no device: texts, rates, conversions, what marks memory for
-// fork, what registers drivers, and the functions of rsockets, of which there are none.
+// leftToThem matches functions that need no device: texts, rates, conversions, fork support,
+// registration of drivers, and the rsocket functions, because no rsocket can exist.
 var leftToThem = regexp.MustCompile(
 	`^(ibv_\w+_str|rdma_event_str|ibv_rate_to_\w+|(mbps|mult)_to_ibv_rate|ibv_copy_\w+|ibv_(dofork|dontfork)_range|` +
 		`ibv_get_sysfs_path|ibv_read_sysfs_file|ibv_register_driver|r[a-z]+)$`)

@@ -21,8 +21,7 @@ import (
 	"github.com/goverbs/goverbs/internal/runenv"
 )
 
-// dir has the two libraries and the program of testdata, which the first test that needs them
-// builds.
+// dir holds the two libraries and the program of testdata, built by the first test that needs them.
 var dir string
 
 func TestMain(m *testing.M) {
@@ -53,11 +52,11 @@ var build = sync.OnceValue(func() (err error) {
 	return nil
 })
 
-// limit is when a program that hangs is ended.
+// limit is the time after which a hanging program is killed.
 const limit = 60 * time.Second
 
 // program runs one of the programs of testdata/program.c with the libraries preloaded, and returns
-// its exit status and its stderr.
+// its exit status and stderr.
 func program(t *testing.T, name string, env ...string) (int, string) {
 	t.Helper()
 	require.NoError(t, build())
@@ -81,7 +80,7 @@ func preloaded(t *testing.T, shim, name string, env ...string) (int, string) {
 	return 0, stderr.String()
 }
 
-// TestPrograms: each says in C what a program may count on.
+// TestPrograms runs C programs, each of which checks behavior that programs rely on.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"pair", "inline", "threads", "leak", "order", "port", "waiting", "signals", "faults",
 		"fork-before", "exec-after", "exec-without", "memlock", "leaves", "refusals", "async", "unmap", "vanish",
@@ -96,7 +95,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestKeepReal: a device of the kernel beside the RNIC, by a shim whose libibverbs is
+// TestKeepReal combines a kernel device with the RNIC, using a shim whose libibverbs is
 // testdata/real.c.
 func TestKeepReal(t *testing.T) {
 	require.NoError(t, build())
@@ -117,7 +116,7 @@ func TestKeepReal(t *testing.T) {
 	require.Zero(t, code, stderr)
 	require.Empty(t, stderr)
 	for _, no := range []string{"", "0"} {
-		code, stderr = preloaded(t, shim, "refusals", runenv.KeepReal+"="+no) // which has one device
+		code, stderr = preloaded(t, shim, "refusals", runenv.KeepReal+"="+no) // which has a single device
 		require.Zero(t, code, stderr)
 	}
 	require.NoError(t, os.Remove(library))
@@ -127,7 +126,7 @@ func TestKeepReal(t *testing.T) {
 	require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 }
 
-// TestForkAfter: the child is told, once.
+// TestForkAfter checks that the child prints the error once.
 func TestForkAfter(t *testing.T) {
 	code, stderr := program(t, "fork-after")
 	require.Zero(t, code, stderr)
@@ -136,8 +135,8 @@ func TestForkAfter(t *testing.T) {
 		stderr)
 }
 
-// TestDevices: the programs run on every device that goverbs run offers, but for atomics, which
-// usiw0-plain lacks.
+// TestDevices runs the programs on every device that goverbs run offers, without atomics on
+// usiw0-plain, which lacks them.
 func TestDevices(t *testing.T) {
 	for _, name := range []string{"pair", "inline", "vanish", "vanish-messages", "late-faults", "sends", "one-sided",
 		"refused-keys", "fence", "bad-sends", "bad-receives", "signaled", "solicited", "depths", "sizes", "retries",
@@ -150,7 +149,7 @@ func TestDevices(t *testing.T) {
 	require.Contains(t, stderr, "post:")
 }
 
-// TestVerbose: what the device does not have is named once.
+// TestVerbose checks that each unsupported feature is reported once.
 func TestVerbose(t *testing.T) {
 	code, stderr := program(t, "refusals", runenv.Verbose+"=1")
 	require.Zero(t, code, stderr)
@@ -159,7 +158,7 @@ func TestVerbose(t *testing.T) {
 	}
 }
 
-// TestEnvironment: a wrong value is named, and there is no device.
+// TestEnvironment checks that an invalid value is reported and that there is no device.
 func TestEnvironment(t *testing.T) {
 	for _, wrong := range []string{runenv.Device + "=mlx5_0", runenv.Addr + "=localhost", runenv.MTU + "=x",
 		runenv.MTU + "=1", runenv.CRC + "=maybe"} {
@@ -173,7 +172,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestPcap: the process that is named writes the file itself, another one beside it.
+// TestPcap checks that the named process writes the file itself, and any other process one next to
+// it.
 func TestPcap(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.pcapng")
 	code, stderr := program(t, "pair", runenv.Pcap+"="+file, runenv.PID+"=1")
@@ -188,7 +188,7 @@ func TestPcap(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// TestTitle: options stay what they were when the program began.
+// TestTitle checks that options keep the values that they had when the program started.
 func TestTitle(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.pcapng")
 	code, stderr := program(t, "title", runenv.Device+"=ib:usiw0", "WANT_DEVICE=ib:usiw0", runenv.Pcap+"="+file)
@@ -199,12 +199,12 @@ func TestTitle(t *testing.T) {
 	require.Len(t, got, 1)
 }
 
-// TestAborted: what was sent and received before a program ended is in the capture, however it
-// ended.
+// TestAborted checks that the capture holds everything sent and received before a program exits,
+// however it exits.
 func TestAborted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.pcapng")
 	code, stderr := program(t, "aborts", runenv.Pcap+"="+file)
-	require.Equal(t, -1, code, stderr) // by a signal
+	require.Equal(t, -1, code, stderr) // killed by a signal
 	got, err := filepath.Glob(file + ".*")
 	require.NoError(t, err)
 	require.Len(t, got, 1)
@@ -215,7 +215,8 @@ func TestAborted(t *testing.T) {
 	}
 }
 
-// TestFlushed: why requests fail is said for each, that they are flushed once for each QP.
+// TestFlushed checks that the reason of each failed request is printed, but flushed requests once
+// per QP.
 func TestFlushed(t *testing.T) {
 	code, stderr := program(t, "flushes", runenv.Verbose+"=1")
 	require.Zero(t, code, stderr)
@@ -226,8 +227,8 @@ func TestFlushed(t *testing.T) {
 	require.Empty(t, stderr)
 }
 
-// TestOpens: who opens the libraries by itself, or wants rsockets, is told; a library's dlopen
-// finds what it finds without the preload.
+// TestOpens checks that a program that opens the libraries itself, or wants rsockets, gets a
+// message, and that a library's dlopen finds the same files as without the preload.
 func TestOpens(t *testing.T) {
 	require.NoError(t, build())
 	at := t.TempDir()
@@ -253,7 +254,7 @@ func TestOpens(t *testing.T) {
 	require.Equal(t, streams, stderr)
 }
 
-// TestMissing: the shim without its library.
+// TestMissing runs the shim without its library.
 func TestMissing(t *testing.T) {
 	require.NoError(t, build())
 	alone := t.TempDir()

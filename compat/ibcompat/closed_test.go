@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestClosedQPs: a connection that a peer's fault has ended stays in memory neither in the provider
-// nor in the layer above once both ends have been closed, although nobody has taken its events.
+// TestClosedQPs checks that after both ends of a connection that failed are closed, neither the
+// provider nor the layer above keeps the connection in memory, even if nobody has read its events.
 func TestClosedQPs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -50,8 +50,7 @@ func TestClosedQPs(t *testing.T) {
 	}
 }
 
-// abandoned makes a connection, ends it by a Write with a key that is not valid, and closes both
-// ends.
+// abandoned makes a connection, breaks it by a Write with an invalid key, and closes both ends.
 func abandoned(t *testing.T, ctx context.Context, vctx *verbs.Context, ln *cm.Listener) (qps []weak.Pointer[verbs.QP]) {
 	accepted := make(chan *cm.Endpoint, 1)
 	go func() {

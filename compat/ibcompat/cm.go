@@ -13,13 +13,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PrivateData is the number of bytes of private data of a connection, 48: at most so many are
-// taken, and so many are delivered, of which those that the peer did not send are 0. It is what
-// every fabric has room for. Datagrams are not connections: of them the private data are as on the
-// inner device.
+// PrivateData is the length of a connection's private data in bytes, 48, for which every fabric has
+// room. A program may send at most this many, and gets exactly this many, padded with zeros.
+// Private data of datagram endpoints are those of the inner device.
 const PrivateData = wire.MaxPrivate
 
-// deliveredReject is the error of a refusal, with what the program gets of its private data.
+// deliveredReject adapts the private data of a rejection to what the program expects.
 func deliveredReject(err error) error {
 	var rejected *cm.RejectedError
 	if !errors.As(err, &rejected) {
@@ -30,7 +29,7 @@ func deliveredReject(err error) error {
 	return &cut
 }
 
-// Resolve implements cm.Provider. Datagrams are the inner device's.
+// Resolve implements cm.Provider. Datagrams are left to the inner device.
 func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm.Route, error) {
 	r, err := forward.Resolve(ctx, address, cfg)
 	if err != nil {
@@ -42,7 +41,7 @@ func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm
 	return &route{r}, nil
 }
 
-// route is a way to a peer (cm.Route).
+// route is a route to a peer (cm.Route).
 type route struct{ *forward.Route }
 
 func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {
@@ -80,21 +79,21 @@ func newConn(id *cm.ID, q *qp, private []byte) *conn {
 func (c *conn) PrivateData() []byte   { return c.private }
 func (c *conn) Done() <-chan struct{} { return c.done }
 
-// Disconnect also flushes what is being composed.
+// Disconnect also flushes requests that wait for a masked atomic.
 func (c *conn) Disconnect() error {
 	err := c.ID.Disconnect()
 	c.q.flush()
 	return err
 }
 
-// CloseContext ends the connection. When it returns, the QP's completions are in the CQs.
+// CloseContext closes the connection. When it returns, the QP's completions are in the CQs.
 func (c *conn) CloseContext(ctx context.Context) error {
 	err := c.ID.CloseContext(ctx)
 	<-c.done
 	return err
 }
 
-// Listen implements cm.Provider. Datagrams are the inner device's.
+// Listen implements cm.Provider. Datagrams are left to the inner device.
 func (d *device) Listen(ctx context.Context, address string, cfg cm.Config) (cm.ProviderListener, error) {
 	ln, err := forward.Listen(ctx, address, cfg)
 	if err != nil {
@@ -147,7 +146,7 @@ func (r *request) Reject(data []byte) error {
 	return r.Request.Reject(data)
 }
 
-// end refuses the request, which gets no other answer, and returns the reason.
+// end rejects the request and returns the reason.
 func (r *request) end(reason error) error {
 	_ = r.Request.Reject(nil) // the peer may have given up
 	return reason

@@ -12,26 +12,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// composer does the masked atomics of a QP with CmpSwap. It does one at a time: a guess of the
-// word's value is compared, and what the operation makes of it is swapped in; if the guess was
-// wrong the answer is the next guess. So the operation takes effect at the CmpSwap that succeeds,
-// or at the last one if there is nothing to change.
+// composer composes the masked atomics of a QP from CmpSwaps, one atomic at a time: each CmpSwap
+// compares the word with a guess of its value and swaps in the result of the operation; if the
+// guess was wrong, the returned value is the next guess. The operation takes effect at the CmpSwap
+// that succeeds, or at the last one if there is nothing to change.
 //
-// What is posted behind such a request waits here until it has ended, because it must not overtake
-// a CmpSwap that is still to come. What stands before it is in the inner queue already. In ERR
-// everything is posted to the inner queue at once, which flushes it in order.
+// Requests posted after such a request wait here until it is done, because they must not overtake a
+// CmpSwap still to be posted. Requests before it are already in the inner queue. In ERR everything
+// is posted to the inner queue at once, which flushes it in order.
 type composer struct {
 	sigAll bool
 	sink   sink
-	marks  *marks // nil = the QP composes nothing
+	marks  *marks // nil if the QP composes nothing
 
 	held     waiting
-	again    composing // a request whose next CmpSwap the inner queue had no room for
+	again    composing // a request whose next CmpSwap did not fit the inner queue
 	flushing bool      // the inner QP is in ERR
-	ending   bool      // it is being moved there: nothing is posted until it is
+	ending   bool      // the inner QP is being moved to ERR: nothing is posted until it is there
 	closing  bool      // Destroy has begun
 
-	last struct { // what the QP knows of the word that it changed last
+	last struct { // the word that the QP changed last
 		addr  uint64
 		rkey  uint32
 		value uint64
@@ -41,29 +41,29 @@ type composer struct {
 	sgl  [1]verbs.SGE
 }
 
-// marks are the inner requests of a QP that have been posted and not polled, oldest first. Their
-// IDs, by which their completions are found, are random numbers in a row, because on error nothing
-// else of a completion is defined, and every ID may be the program's. In ERR there may be several,
-// otherwise there is one. Of several, completions can come here in any order: a goroutine that
-// polls past the provider may have one in hand while another takes those behind it.
+// marks tracks the inner requests of a QP that were posted and not yet polled, oldest first. Their
+// completions are recognized by ID, because a failed completion has little else that is defined.
+// The program may use any ID, so those of inner requests count up from a random number. There is
+// more than one only in ERR, and then their completions may get here in any order: a goroutine that
+// polls past the provider may hold one while another polls the next.
 type marks struct {
 	id    uint64 // the first ID, a multiple of markIDs
-	next  uint16 // that of the next request, from id on
+	next  uint16 // the next request's ID, relative to id
 	qpNum uint32
-	reset bool // what they were has been forgotten, guarded by the CQ's mu
-	qp    *qp  // nil = destroyed, or reset; guarded by the CQ's mu
+	reset bool // the QP was reset, so the requests are dropped; guarded by the CQ's mu
+	qp    *qp  // nil if destroyed or reset; guarded by the CQ's mu
 
-	under []composing // guarded by mu of qp, or if there is none by the CQ's
+	under []composing // guarded by the QP's mu, or by the CQ's if qp is nil
 }
 
-// composing is a masked atomic that is being composed.
+// composing is a masked atomic being composed.
 type composing struct {
 	pending  bool
-	mark     uint16 // its ID, from marks.id on
+	mark     uint16 // its ID, relative to marks.id
 	id       uint64
 	opcode   verbs.WROpcode
 	signaled bool
-	probe    bool // it fails: the inner request only finds out how
+	probe    bool // it will fail, and the inner request only finds out how
 	fence    verbs.SendFlags
 
 	addr                 uint64
@@ -75,7 +75,7 @@ type composing struct {
 	expect               uint64 // the guess
 }
 
-// next is what the operation makes of a value.
+// next returns the result of the operation on a value.
 func (r *composing) next(v uint64) uint64 {
 	if r.opcode == verbs.WRMaskedAtomicFetchAndAdd {
 		return ext.MaskedFetchAdd(v, r.add, r.addMask)
@@ -83,7 +83,7 @@ func (r *composing) next(v uint64) uint64 {
 	return ext.MaskedCmpSwap(v, r.compare, r.compareMask, r.swap, r.swapMask)
 }
 
-// take returns the request with an ID. It reports false if there is none: then the ID is the
+// take removes and returns the request with an ID. It reports false if the ID is one of the
 // program's.
 func (m *marks) take(id uint64) (r composing, ok bool) {
 	for i := range m.under {
@@ -96,17 +96,17 @@ func (m *marks) take(id uint64) (r composing, ok bool) {
 	return r, false
 }
 
-// markIDs is the number of IDs of a QP, more than requests that a queue can hold.
+// markIDs is the number of IDs of a QP, more than the requests that a queue can hold.
 const markIDs = 1 << 16
 
-// nextMark counts from a random number.
+// nextMark counts up from a random number.
 var nextMark = func() *atomic.Uint64 {
 	n := new(atomic.Uint64)
 	n.Store(rand.Uint64() &^ (markIDs - 1))
 	return n
 }()
 
-// begin makes the QP one that composes.
+// begin enables composing on the QP.
 func (q *qp) begin(sigAll bool) (err error) {
 	q.sigAll = sigAll
 	if q.sink, err = q.dom.sinks.take(q.dom.In); err != nil {
@@ -118,8 +118,8 @@ func (q *qp) begin(sigAll bool) (err error) {
 	return nil
 }
 
-// mark gives the QP an ID for its inner requests. The caller holds mu of the CQ, and of the QP once
-// it is known.
+// mark allocates the IDs for the QP's inner requests. The caller holds mu of the CQ, and of the QP
+// unless it is being created.
 func (q *qp) mark() {
 	q.marks = &marks{id: nextMark.Add(markIDs), qpNum: q.In.Num(), qp: q}
 	q.send.marks[q.marks.id] = q.marks
@@ -129,12 +129,12 @@ func composes(op verbs.WROpcode) bool {
 	return op == verbs.WRMaskedAtomicFetchAndAdd || op == verbs.WRMaskedAtomicCmpAndSwp
 }
 
-// idle reports whether requests go to the inner queue at once.
+// idle reports whether requests go to the inner queue directly.
 func (q *qp) idle() bool {
 	return q.held.Len() == 0 && !q.again.pending && !q.ending && (len(q.marks.under) == 0 || q.flushing)
 }
 
-// settle is called at the end of what changes what waits. The caller holds mu.
+// settle is called after every change of what waits. The caller holds mu.
 func (q *qp) settle() {
 	if q.marks == nil {
 		return
@@ -184,7 +184,7 @@ func (q *qp) post(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// check refuses an atomic that cannot succeed. Behind a request that is being composed the device's
+// check refuses an atomic that cannot succeed. After a request that is being composed, the device's
 // own refusal would come too late.
 func (q *qp) check(wr *verbs.SendWR) error {
 	switch {
@@ -198,7 +198,7 @@ func (q *qp) check(wr *verbs.SendWR) error {
 	return nil
 }
 
-// hold queues a request behind one that is being composed.
+// hold queues a request that must wait for the one being composed.
 func (q *qp) hold(wr *verbs.SendWR) error {
 	if err := q.check(wr); err != nil {
 		return err
@@ -210,8 +210,8 @@ func (q *qp) hold(wr *verbs.SendWR) error {
 	return nil
 }
 
-// start begins with a masked atomic behind others, which are posted in the same call, and returns
-// how many of all were taken.
+// start starts a masked atomic. The requests before it are posted in the same call. It returns how
+// many of them all were posted.
 func (q *qp) start(before []verbs.SendWR, wr *verbs.SendWR) (int, error) {
 	r := composing{id: wr.ID, opcode: wr.Opcode, signaled: q.sigAll || wr.Flags&verbs.SendSignaled != 0,
 		fence: wr.Flags & verbs.SendFence, addr: wr.RemoteAddr, rkey: wr.RKey, to: wr.SGL[0], add: wr.Add,
@@ -228,9 +228,10 @@ func (q *qp) start(before []verbs.SendWR, wr *verbs.SendWR) (int, error) {
 	return q.issue(before, &r)
 }
 
-// issue posts the inner request, behind others. A CmpSwap that guesses wrong reads the word, as
-// well as a FetchAdd of 0 would. A request that will fail is one, with the program's sink: the
-// device says how it fails, after all that stands before it, and the word stays as it is.
+// issue posts the inner request after others. A CmpSwap with a wrong guess reads the word just as a
+// FetchAdd of 0 does. A request that is bound to fail is posted as a FetchAdd of 0 with the
+// program's sink: the device reports how it fails, after everything before it, and the word keeps
+// its value.
 func (q *qp) issue(before []verbs.SendWR, r *composing) (int, error) {
 	r.mark = q.marks.next
 	wr := verbs.SendWR{ID: q.marks.id | uint64(r.mark), Opcode: verbs.WRAtomicCmpAndSwp,
@@ -244,7 +245,7 @@ func (q *qp) issue(before []verbs.SendWR, r *composing) (int, error) {
 		}
 	}
 	q.list = append(append(q.list[:0], before...), wr)
-	defer clear(q.list) // nothing of the program's is kept
+	defer clear(q.list) // retain nothing of the program's
 	q.send.posting()
 	n, err := q.pass(q.list)
 	if n < len(q.list) {
@@ -257,9 +258,9 @@ func (q *qp) issue(before []verbs.SendWR, r *composing) (int, error) {
 	return n, nil
 }
 
-// completed takes the completion of an inner request, which becomes the program's or goes on with
-// the next one. It reports whether the program is to see it. The caller holds mu of the CQ and of
-// the QP.
+// completed handles the completion of an inner request, which either becomes the program's
+// completion or leads to the next CmpSwap. It reports whether the program is to see it. The caller
+// holds mu of the CQ and of the QP.
 func (q *qp) completed(r *composing, wc *verbs.WC) bool {
 	switch {
 	case wc.Status != verbs.WCSuccess:
@@ -277,7 +278,7 @@ func (q *qp) completed(r *composing, wc *verbs.WC) bool {
 		}
 		q.last.addr, q.last.rkey, q.last.value = r.addr, r.rkey, next
 		mem, lock := q.dom.writable(r.to)
-		if lock == nil { // the region has been closed in the meantime
+		if lock == nil { // the region was closed in the meantime
 			wc.Status = verbs.WCLocProtErr
 			q.fail(wc.Status)
 			break
@@ -291,7 +292,7 @@ func (q *qp) completed(r *composing, wc *verbs.WC) bool {
 	return true
 }
 
-// retry goes on with the value that was found.
+// retry posts the next CmpSwap with the value that was found.
 func (q *qp) retry(r *composing, v uint64, wc *verbs.WC) bool {
 	wc.ID = r.id
 	if q.flushing || q.closing {
@@ -311,7 +312,7 @@ func (q *qp) retry(r *composing, v uint64, wc *verbs.WC) bool {
 	return true
 }
 
-// pump posts what waits and may go. The caller holds mu of the CQ and of the QP.
+// pump posts the waiting requests that can be posted. The caller holds mu of the CQ and of the QP.
 func (q *qp) pump() {
 	if q.again.pending && !q.ending {
 		q.again.probe = q.again.probe || q.flushing
@@ -344,8 +345,8 @@ func (q *qp) pump() {
 	}
 }
 
-// refused ends a request that the inner QP does not take, though it has no reason to refuse it: the
-// library has failed, or the QP has been closed.
+// refused completes a request that the inner QP rejected for no fault of its own: the library
+// failed, or the QP was closed.
 func (q *qp) refused(id uint64) {
 	wc := verbs.WC{ID: id, Status: verbs.WCLocQPOpErr, QPNum: q.In.Num()}
 	if q.flushing {
@@ -358,7 +359,7 @@ func (q *qp) refused(id uint64) {
 	q.fail(wc.Status)
 }
 
-// fail moves the QP to ERR: a request has failed here. The caller holds mu.
+// fail moves the QP to ERR because a request failed locally. The caller holds mu.
 func (q *qp) fail(status verbs.WCStatus) {
 	if q.ending || q.flushing || q.closing {
 		return
@@ -368,13 +369,13 @@ func (q *qp) fail(status verbs.WCStatus) {
 		if m, ok := verbs.Ability[verbs.ProviderQPMover](q.In.Provider()); ok {
 			m.Moved(verbs.QPStateErr, status)
 		}
-		// it fails in RESET, where nothing is flushed
+		// this fails in RESET, where nothing is flushed
 		_ = q.In.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 		q.flush()
 	})
 }
 
-// flush posts what waits to the inner QP, which is in ERR.
+// flush posts all waiting requests to the inner QP, which is in ERR.
 func (q *qp) flush() {
 	if q.marks == nil {
 		return
@@ -384,7 +385,7 @@ func (q *qp) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.In.State() != verbs.QPStateErr {
-		return // it has been reset in the meantime
+		return // it was reset in the meantime
 	}
 	q.flushing, q.ending = true, false
 	q.pump()
@@ -392,7 +393,7 @@ func (q *qp) flush() {
 	q.send.settle()
 }
 
-// forget drops what waits, because the QP is in RESET.
+// forget drops the waiting requests because the QP is in RESET.
 func (q *qp) forget() {
 	if q.marks == nil {
 		return
@@ -411,13 +412,13 @@ func (q *qp) forget() {
 	q.settle()
 }
 
-// drop forgets the requests that are not in the inner queue.
+// drop drops the requests that are not in the inner queue.
 func (q *qp) drop() {
 	q.again.pending = false
 	q.held.Clear()
 }
 
-// close is the beginning of Destroy. It reports whether there is something to flush.
+// close starts Destroy. It reports whether there is something to flush.
 func (q *qp) close() bool {
 	q.mu.Lock()
 	q.closing = true
@@ -427,7 +428,7 @@ func (q *qp) close() bool {
 	return busy
 }
 
-// end is the end of Destroy.
+// end finishes Destroy.
 func (q *qp) end() {
 	if q.marks == nil {
 		return
@@ -436,7 +437,7 @@ func (q *qp) end() {
 	defer q.send.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.held.Len() > 0 { // the inner queue had no room, and ends the QP without them
+	for q.held.Len() > 0 { // they did not fit the inner queue, which was destroyed without them
 		q.refused(q.held.At(0).wr.ID)
 		q.held.Pop()
 	}

@@ -45,7 +45,7 @@ func TestWrap(t *testing.T) {
 	require.Equal(t, verbs.TransportIB, dev.Info().Transport)
 }
 
-// strange is a device of another transport.
+// strange is a device with another transport.
 type strange struct{ verbs.ProviderDevice }
 
 func (strange) Info() verbs.DeviceInfo {
@@ -77,8 +77,8 @@ func TestSupport(t *testing.T) {
 	}
 }
 
-// TestMasked compares masked atomics with their definition: random operands on words that the
-// requester has a right guess of, or a wrong one because something else has changed them.
+// TestMasked compares masked atomics with their definition, using random operands. The first guess
+// is right, or wrong because something else has changed the word.
 func TestMasked(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -114,7 +114,8 @@ func TestMasked(t *testing.T) {
 	}
 }
 
-// TestList: masked atomics take place, and complete, between what stands before and behind them.
+// TestList checks that masked atomics are executed and completed in order with the requests before
+// and after them.
 func TestList(t *testing.T) {
 	for _, sigAll := range []bool{false, true} {
 		_, dev := newRoCE(t)
@@ -122,7 +123,7 @@ func TestList(t *testing.T) {
 		for round := range 20 {
 			b.recv(70)
 			b.recv(71)
-			a.put(0, 500+uint64(round)) // written over the word
+			a.put(0, 500+uint64(round)) // overwrites the word
 			b.put(64, 100)
 			plus := ext.FetchAddWR(verbs.Remote{Length: 8}, 10)
 			read := a.on(verbs.SendWR{Opcode: verbs.WRRDMARead}, 40, b, 64)
@@ -160,8 +161,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestContention: eight connections change one word, each its own field and one field in common.
-// Nothing is lost, and the original values of the common field are all different.
+// TestContention makes eight connections change one word, each a field of its own and a shared
+// field. No change is lost, and the original values of the shared field are all different.
 func TestContention(t *testing.T) {
 	_, dev := newRoCE(t)
 	ctx, passive := open(t, dev), open(t, dev)
@@ -170,7 +171,7 @@ func TestContention(t *testing.T) {
 	for i := range ends {
 		ends[i], targets[i] = connect(t, ctx, passive, verbs.QPConfig{})
 	}
-	// One word for all: every target has a region of the same memory.
+	// A single word for all: every target registers the same memory.
 	mem := targets[0].mr.Bytes()
 	old := make([]map[uint64]bool, peers)
 	var wg sync.WaitGroup
@@ -204,8 +205,8 @@ func TestContention(t *testing.T) {
 	require.Len(t, all, peers*rounds, "the original values of the common field are all different")
 }
 
-// TestSharedSink: connections that use one sink, because they do not care for the original values,
-// do not mistake the answers of others for their own.
+// TestSharedSink checks that connections that share a sink, because they ignore the original
+// values, do not mistake each other's answers for their own.
 func TestSharedSink(t *testing.T) {
 	_, dev := newRoCE(t)
 	ctx, passive := open(t, dev), open(t, dev)
@@ -223,7 +224,7 @@ func TestSharedSink(t *testing.T) {
 			wr := ends[i].on(add, 8, targets[i], 64)
 			wr.SGL = []verbs.SGE{sge}
 			for n := range rounds {
-				targets[i].put(64, uint64(i*1000+n)) // each guess is wrong
+				targets[i].put(64, uint64(i*1000+n)) // make each guess wrong
 				ends[i].post(wr)
 				ends[i].ends(verbs.WCSuccess, 0)
 				if got := targets[i].word(64); got != uint64(i*1000+n+1) {
@@ -235,8 +236,8 @@ func TestSharedSink(t *testing.T) {
 	wg.Wait()
 }
 
-// TestProgress: what is composed goes on though the program does not poll, and what waits behind it
-// goes out.
+// TestProgress checks that composing continues although the program does not poll, and that the
+// requests that wait for it are posted.
 func TestProgress(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -253,8 +254,8 @@ func TestProgress(t *testing.T) {
 	require.Zero(t, n, "nothing was signalled")
 }
 
-// TestWake: CQ.Wait and the channel wake a program for a masked atomic, which takes several inner
-// requests.
+// TestWake checks that CQ.Wait and the channel wake a program for a masked atomic that takes
+// several inner requests.
 func TestWake(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -264,7 +265,7 @@ func TestWake(t *testing.T) {
 		_, _ = a.cq.Wait(soon(t), wcs[:])
 		done <- wcs[0]
 	}()
-	time.Sleep(time.Millisecond) // most likely it sleeps by now; the result is the same if not
+	time.Sleep(time.Millisecond) // it is probably asleep by now; the result is the same if not
 	b.put(64, 3)
 	wr := a.on(swap, 8, b, 64)
 	wr.ID = 9
@@ -274,8 +275,8 @@ func TestWake(t *testing.T) {
 	require.NoError(t, wc.Err())
 }
 
-// TestFailures: a masked atomic that fails completes with the status of the device, and what stands
-// behind it is flushed.
+// TestFailures checks that a failed masked atomic completes with the device's status, and that
+// later requests are flushed.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(a, b *end, wr *verbs.SendWR)
@@ -295,7 +296,7 @@ func TestFailures(t *testing.T) {
 			bad, behind := a.on(add, 8, b, 64), a.on(add, 16, b, 64)
 			bad.ID, behind.ID = 1, 2
 			c.change(a, b, &bad)
-			bad.Flags = 0 // it completes all the same
+			bad.Flags = 0 // it completes nevertheless
 			send := verbs.SendWR{ID: 3, Opcode: verbs.WRSend, SGL: a.sgl(0, 8)}
 			ok := a.on(add, 24, b, 64)
 			a.post(ok, bad, behind, send)
@@ -311,7 +312,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot succeed is refused when it is posted, also behind a masked atomic.
+// TestRefused checks that requests that cannot succeed are refused when they are posted, also after
+// a masked atomic.
 func TestRefused(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -331,7 +333,7 @@ func TestRefused(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrState)
 }
 
-// TestFullQueue: requests that wait are as many as the send queue has room for.
+// TestFullQueue checks that as many requests can wait as the send queue has room for.
 func TestFullQueue(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{Cap: verbs.QPCap{MaxSendWR: 4}})
@@ -353,9 +355,9 @@ func TestFullQueue(t *testing.T) {
 	a.ends(verbs.WCSuccess, 0)
 }
 
-// TestEnds: a connection that ends, or a QP that is closed or reset, while masked atomics are under
-// way. Each request completes once, in order, and the word has changed as often as requests have
-// succeeded, or by one more: the one whose answer was lost.
+// TestEnds closes a connection, or closes or resets a QP, during masked atomics. Each request
+// completes once, in order, and the word has changed once per successful request, or once more for
+// a request whose answer was lost.
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(a, b *end) error{
 		"Disconnect": func(a, _ *end) error { return a.id.Disconnect() },
@@ -407,14 +409,14 @@ func TestEnds(t *testing.T) {
 						done++
 					}
 				}
-				_ = b.qp.Close() // nothing is executed any more
+				_ = b.qp.Close() // nothing is executed afterwards
 				require.Contains(t, []uint64{done, done + 1}, b.word(64))
 			}
 		})
 	}
 }
 
-// TestReconnect: a QP that was connected, and is connected again, has nothing of before.
+// TestReconnect checks that a QP that is connected again retains nothing of its first connection.
 func TestReconnect(t *testing.T) {
 	_, dev := newRoCE(t)
 	ctx, passive := open(t, dev), open(t, dev)
@@ -442,12 +444,12 @@ func TestReconnect(t *testing.T) {
 	require.EqualValues(t, 8, b.word(64))
 }
 
-// TestSinkCloses: the region of the sink is closed while the request is under way. It fails as a
-// request of the device would, and no memory is touched that is not mapped any more.
+// TestSinkCloses closes the region of the sink while the request is in progress. The request fails
+// as one of the device would, and no unmapped memory is accessed.
 func TestSinkCloses(t *testing.T) {
 	_, dev := newRoCE(t)
 	limit := time.Now().Add(30 * time.Second)
-	// all requests may be complete before the region is closed
+	// all requests may have completed before the region is closed
 	for rounds, inTime := 0, 0; rounds < 10 || inTime == 0; rounds++ {
 		require.True(t, time.Now().Before(limit), "no request was under way in %d rounds", rounds)
 		a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -479,7 +481,7 @@ func TestSinkCloses(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse: several goroutines post and poll one QP. Each request completes once.
+// TestConcurrentUse posts to and polls one QP from several goroutines. Each request completes once.
 func TestConcurrentUse(t *testing.T) {
 	_, dev := newRoCE(t)
 	a, b := connect(t, open(t, dev), open(t, dev), verbs.QPConfig{})
@@ -546,8 +548,8 @@ func TestConcurrentUse(t *testing.T) {
 	require.EqualValues(t, posters*each/2, b.word(64))
 }
 
-// TestAllocNothing: masked atomics, and what waits behind them, allocate nothing once the queues
-// have grown.
+// TestAllocNothing checks that masked atomics, and the requests that wait for them, do not allocate
+// once the queues have grown.
 func TestAllocNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -578,7 +580,7 @@ func TestAllocNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, run))
 }
 
-// TestPrivateData: at most 48 bytes are taken, and 48 are delivered.
+// TestPrivateData checks that at most 48 bytes are accepted, and exactly 48 delivered.
 func TestPrivateData(t *testing.T) {
 	_, dev := newRoCE(t)
 	ctx := open(t, dev)

@@ -10,16 +10,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// vcontext is an open device (verbs.ProviderContext, ext.Supporter). The events of its completion
-// channels are those of the inner CQs. One that a request of our own has caused reaches the program
-// too: it finds nothing to poll, arms the CQ again and waits, as after any event that it has polled
-// the completion of before. Its poll goes on with what is being composed.
+// vcontext is an open device (verbs.ProviderContext, ext.Supporter). Its completion channels
+// deliver the events of the inner CQs. An event caused by an inner request also reaches the
+// program, which finds nothing to poll, arms the CQ again and waits, as after any event whose
+// completion was polled earlier. That poll continues the composing.
 type vcontext struct {
 	forward.Context
 	composed verbs.OpSet
 
 	keys    sync.RWMutex   // guards regions
-	regions map[uint32]*mr // by local key
+	regions map[uint32]*mr // by lkey
 }
 
 func (c *vcontext) Ops() verbs.OpSet { return c.In.Ops() | c.composed }

@@ -15,18 +15,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The benchmarks BenchmarkCost compare wrapped devices with those below, or with what the device
-// below can do instead. Each measures its contestants by turns in one process, so that what
-// disturbs one disturbs the others. "make bench-peers" prints their ratios.
+// The benchmarks BenchmarkCost compare wrapped devices with the inner devices, or with what the
+// inner device can do instead. Each alternates between its contestants in one process, so that they
+// are disturbed alike. "make bench-peers" prints the ratios.
 
-// contestant is something that is measured. run does n operations.
+// contestant is an alternative to be measured. run executes n operations.
 type contestant struct {
 	name string // of the metric, with its unit: us or ns
 	run  func(n int)
 }
 
-// contest measures each contestant again and again, n operations at a time, and reports the median
-// time of one operation.
+// contest measures the contestants by turns, n operations at a time, and reports the median time of
+// an operation for each.
 func contest(b *testing.B, n int, all ...contestant) {
 	times := make([][]float64, len(all))
 	forwards := true
@@ -49,10 +49,10 @@ func contest(b *testing.B, n int, all ...contestant) {
 		}
 		b.ReportMetric(f, c.name)
 	}
-	b.ReportMetric(0, "ns/op") // of all together
+	b.ReportMetric(0, "ns/op") // the total of all contestants is meaningless
 }
 
-// rnicOf returns devices for both ends of a connection: an RNIC that lacks some operations, plain
+// rnicOf returns the device for both ends of a connection: an RNIC without some operations, plain
 // or wrapped.
 func rnicOf(b *testing.B, without verbs.OpSet, wrapped bool) *verbs.Device {
 	in, dev := newIWARP(b, without, ibcompat.Config{})
@@ -62,8 +62,7 @@ func rnicOf(b *testing.B, without verbs.OpSet, wrapped bool) *verbs.Device {
 	return in
 }
 
-// side is an end with memory for long messages, and lists of requests that it posts again and
-// again.
+// side is an end with memory for long messages, and lists of requests that are posted repeatedly.
 type side struct {
 	*end
 	mem  *verbs.MR
@@ -72,7 +71,7 @@ type side struct {
 	wcs  [8]verbs.WC
 }
 
-// sides connects two ends with this much memory each.
+// sides connects two ends with size bytes of memory each.
 func sides(b *testing.B, dev *verbs.Device, size int) (x, y *side) {
 	x, y = new(side), new(side)
 	x.end, y.end = connect(b, open(b, dev), open(b, dev), verbs.QPConfig{})
@@ -81,7 +80,7 @@ func sides(b *testing.B, dev *verbs.Device, size int) (x, y *side) {
 		s.mem, err = s.pd.AllocMR(2*size, allRights)
 		require.NoError(b, err)
 		b.Cleanup(func() { require.NoError(b, s.mem.Close()) })
-		clear(s.mem.Bytes()) // so that it has pages of its own
+		clear(s.mem.Bytes()) // so that it is backed by pages of its own
 		sge, err := s.mem.SGE(size, size)
 		require.NoError(b, err)
 		s.recv[0].SGL = []verbs.SGE{sge}
@@ -89,20 +88,20 @@ func sides(b *testing.B, dev *verbs.Device, size int) (x, y *side) {
 	return x, y
 }
 
-// data are the first n bytes of a side's memory.
+// data returns the first n bytes of a side's memory.
 func (s *side) data(n int) []verbs.SGE {
 	sge, err := s.mem.SGE(0, n)
 	require.NoError(s, err)
 	return []verbs.SGE{sge}
 }
 
-// there is where a side's data go to in the other's memory.
+// there returns where a side's data are written in the other's memory.
 func (s *side) there() verbs.Remote {
 	return verbs.Remote{Addr: s.mem.Addr(), Length: 1 << 30, RKey: s.mem.RKey()}
 }
 
-// receives waits for a message and posts a receive for another. It reports false when the
-// connection is over.
+// receives waits for a message and posts another receive. It reports false when the connection is
+// closed.
 func (s *side) receives(ctx context.Context) bool {
 	for {
 		n, err := s.cq.Wait(ctx, s.wcs[:])
@@ -121,8 +120,8 @@ func (s *side) receives(ctx context.Context) bool {
 	}
 }
 
-// thereAndBack has each of two sides send requests whose last one takes a receive of the other, one
-// after the other, with CQ.Wait on both sides. requests makes those of one side.
+// thereAndBack makes two sides take turns sending requests, the last of which consumes a receive of
+// the other, with CQ.Wait on both sides. requests returns the requests of one side.
 func thereAndBack(b *testing.B, dev *verbs.Device, size int, requests func(from, to *side) []verbs.SendWR) func(n int) {
 	x, y := sides(b, dev, size)
 	x.list, y.list = requests(x, y), requests(y, x)
@@ -153,15 +152,15 @@ func thereAndBack(b *testing.B, dev *verbs.Device, size int, requests func(from,
 	}
 }
 
-// sends are the requests of a Send.
+// sends returns the requests of a Send.
 func sends(size int) func(from, to *side) []verbs.SendWR {
 	return func(from, _ *side) []verbs.SendWR {
 		return []verbs.SendWR{{Opcode: verbs.WRSend, SGL: from.data(size)}}
 	}
 }
 
-// alone posts the requests, of which the last one is signalled, with some of them in progress at a
-// time; each operation is one request. The other side's program sleeps.
+// alone posts the requests, of which the last is signaled, with inProgress of them in flight; an
+// operation is a single request. The program of the other side sleeps.
 func alone(b *testing.B, dev *verbs.Device, size, inProgress int,
 	request func(from, to *side) verbs.SendWR) func(n int) {
 	x, y := sides(b, dev, size)
@@ -202,7 +201,8 @@ func readOf(size int) func(from, to *side) verbs.SendWR {
 func fetchAdd(from, to *side) verbs.SendWR { return verbs.FetchAdd(to.there(), 1, from.data(8)...) }
 
 // BenchmarkCostOneSided compares one-sided operations over RNICs with RFC 7306. A Write on the
-// wrapped device completes when the peer has it, with SendRelaxed as early as on the device below.
+// wrapped device completes when the peer has the data, or with SendRelaxed as early as on the inner
+// device.
 func BenchmarkCostOneSided(b *testing.B) {
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -225,7 +225,7 @@ func BenchmarkCostOneSided(b *testing.B) {
 	}
 }
 
-// BenchmarkCostSend compares Sends there and back, over RNICs with RFC 7306.
+// BenchmarkCostSend compares round trips of Sends over RNICs with RFC 7306.
 func BenchmarkCostSend(b *testing.B) {
 	for _, c := range []struct {
 		name      string
@@ -239,9 +239,9 @@ func BenchmarkCostSend(b *testing.B) {
 	}
 }
 
-// BenchmarkCostPlain compares what is emulated over RNICs without RFC 7306 with what the device
-// below does instead: an atomic with a Send there and back, a Write with immediate with a Write and
-// a Send.
+// BenchmarkCostPlain compares emulated operations over RNICs without RFC 7306 with the inner
+// device's alternatives: an atomic with a round trip of Sends, and a Write with immediate with a
+// Write and a Send.
 func BenchmarkCostPlain(b *testing.B) {
 	b.Run("fetchadd", func(b *testing.B) {
 		contest(b, 100,
@@ -263,8 +263,8 @@ func BenchmarkCostPlain(b *testing.B) {
 	})
 }
 
-// BenchmarkCostMasked compares masked atomics that are composed of CmpSwaps with a FetchAdd of the
-// device below: with a right guess each time, and with a wrong one, because the words are two.
+// BenchmarkCostMasked compares masked atomics composed of CmpSwaps with a FetchAdd of the inner
+// device: with a right guess each time, and with a wrong one, because two words alternate.
 func BenchmarkCostMasked(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -283,7 +283,7 @@ func BenchmarkCostMasked(b *testing.B) {
 	}
 }
 
-// adds changes words in turn.
+// adds changes the words by turns.
 func adds(b *testing.B, dev *verbs.Device, words int, request func(x *side, to verbs.Remote) verbs.SendWR) func(n int) {
 	x, y := sides(b, dev, 64)
 	var lists [][]verbs.SendWR

@@ -12,29 +12,29 @@ import (
 )
 
 // cq is a completion queue (verbs.ProviderCQBypass, ProviderCQResizer). While nothing is being
-// composed on its QPs, completions are polled past it. Otherwise they are sifted: those of inner
-// requests are taken out, or become those of the program's requests. It has no Unwrap: how a device
-// sleeps until the inner CQ has something says nothing of what is in soft.
+// composed on its QPs, polls bypass it. Otherwise completions are sifted: those of inner requests
+// are removed or replaced by the program's. It has no Unwrap, because a device that sleeps until
+// the inner CQ has a completion knows nothing of those in soft.
 type cq struct {
 	*forward.CQ
-	shut atomic.Bool // completions go through mu
-	// Polls that do not. While there are any, the driver takes nothing: it could overtake what they
-	// have in hand.
+	shut atomic.Bool // polls do not bypass mu
+	// Polls in progress that bypass mu. The driver polls nothing meanwhile, because it could
+	// overtake the completions that they have taken.
 	polling atomic.Int32
 
-	mu    sync.Mutex           // before the locks of QPs; guards what follows
-	marks map[uint64]*marks    // by the first ID of inner requests
-	soft  queue.Ring[verbs.WC] // completions that the driver has taken, the oldest of all
-	// of requests that were refused just now, and go behind the completions in hand into soft
+	mu    sync.Mutex           // taken before the locks of QPs; guards the following
+	marks map[uint64]*marks    // by the first ID of the inner requests
+	soft  queue.Ring[verbs.WC] // completions polled by the driver, older than all others
+	// of requests that were just refused; appended to soft after the completions being sifted
 	late  []verbs.WC
-	polls uint64       // polls of the program's that went through mu
-	moved uint64       // inner requests that have completed, and requests that waited and went out
+	polls uint64       // the program's polls that did not bypass mu
+	moved uint64       // completed inner requests, and waiting requests that were posted
 	buf   [16]verbs.WC // see fetch
 
-	gate    sync.Mutex // a leaf; guards what follows, and the changes of shut
-	inner   int        // inner requests that have not been polled
+	gate    sync.Mutex // a leaf; guards the following, and writes of shut
+	inner   int        // inner requests not yet polled
 	busy    map[*qp]struct{}
-	started bool // the driver is
+	started bool // the driver was started
 
 	driver driver
 }
@@ -52,7 +52,7 @@ func (c *cq) Bypass() (*verbs.CQ, *atomic.Bool, *atomic.Int32) { return c.In, &c
 
 func (c *cq) Resize(cqe int) error { return c.In.Resize(cqe) }
 
-// Destroy ends the driver, which has nothing to do any more: the QPs are gone.
+// Destroy stops the driver, which is idle because the QPs are gone.
 func (c *cq) Destroy() error {
 	c.gate.Lock()
 	started := c.started
@@ -63,7 +63,7 @@ func (c *cq) Destroy() error {
 	return c.CQ.Destroy()
 }
 
-// Poll takes completions from soft first, then from the device.
+// Poll returns completions from soft first, then from the device.
 func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *cq) Poll(wcs []verbs.WC) (int, error) {
 	}
 	c.settle()
 	if n > 0 {
-		err = nil // the next poll has it again
+		err = nil // the next poll returns it again
 	}
 	return n, err
 }
@@ -94,7 +94,7 @@ func (c *cq) Sift(wcs []verbs.WC) int {
 	return n
 }
 
-// sift takes out completions of inner requests that the program is not to see. The caller holds mu.
+// sift removes completions of inner requests that the program must not see. The caller holds mu.
 func (c *cq) sift(wcs []verbs.WC) int {
 	n := 0
 	for i := range wcs {
@@ -112,7 +112,7 @@ func (c *cq) sift(wcs []verbs.WC) int {
 	return n
 }
 
-// completed hands the completion of an inner request to its QP, and reports whether the program is
+// completed passes the completion of an inner request to its QP, and reports whether the program is
 // to see it.
 func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 	if q := m.qp; q != nil {
@@ -120,7 +120,7 @@ func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 		defer q.mu.Unlock()
 		r, ok := m.take(wc.ID)
 		if !ok {
-			return true // it is the program's own ID
+			return true // the ID is one of the program's own
 		}
 		c.polled()
 		visible := q.completed(&r, wc)
@@ -128,7 +128,7 @@ func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 		q.settle()
 		return visible
 	}
-	// The QP has been destroyed or reset, and what came of the request is not known any more.
+	// The QP was destroyed or reset, so the outcome of the request is unknown.
 	r, ok := m.take(wc.ID)
 	if !ok {
 		return true
@@ -143,8 +143,8 @@ func (c *cq) completed(m *marks, wc *verbs.WC) bool {
 	return !m.reset
 }
 
-// fetch moves completions from the device to soft, at most as many as the program asked room for.
-// The caller holds mu.
+// fetch moves completions from the device to soft, at most as many as the CQE that the program
+// asked for. The caller holds mu.
 func (c *cq) fetch() {
 	c.gate.Lock()
 	c.shut.Store(true)
@@ -157,12 +157,12 @@ func (c *cq) fetch() {
 		c.soft.Append(c.buf[:c.sift(c.buf[:n])])
 		c.putLate()
 		if n < len(c.buf) || err != nil {
-			return // the program's poll finds the error
+			return // the program's poll returns the error
 		}
 	}
 }
 
-// posting shuts the ways past the CQ: an inner request is about to be posted.
+// posting closes the bypass of the CQ because an inner request is about to be posted.
 func (c *cq) posting() {
 	c.gate.Lock()
 	defer c.gate.Unlock()
@@ -170,8 +170,8 @@ func (c *cq) posting() {
 	c.shut.Store(true)
 }
 
-// polled is called for each inner request that has been polled, or was not posted after all. It
-// opens nothing: completions may be in soft.
+// polled is called for each inner request that was polled, or that failed to be posted. It does not
+// reopen the bypass, because soft may hold completions.
 func (c *cq) polled() {
 	c.gate.Lock()
 	defer c.gate.Unlock()
@@ -183,7 +183,7 @@ func (c *cq) putLate() {
 	c.late = c.late[:0]
 }
 
-// settle opens the way past the CQ if it can be. The caller holds mu.
+// settle reopens the bypass of the CQ if possible. The caller holds mu.
 func (c *cq) settle() {
 	c.putLate()
 	if c.soft.Len() > 0 {

@@ -10,22 +10,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Prefix stands before the name of the inner device.
+// Prefix precedes the name of the inner device.
 const Prefix = "ib:"
 
-// Config says how a device is wrapped.
+// Config configures the wrapping of a device.
 type Config struct {
-	// Relaxed has every request complete as with verbs.SendRelaxed. On InfiniBand and RoCE it
-	// changes nothing.
+	// Relaxed makes every request complete as with verbs.SendRelaxed. It has no effect on
+	// InfiniBand and RoCE.
 	Relaxed bool
 	// Rendezvous is the first of the RendezvousPorts TCP ports at which an iWARP device can be
 	// called by the peers of QPs that programs bring up by hand (0 = DefaultRendezvous). Each open
 	// device takes the first free one for itself, which its QPs' numbers name. The devices of both
 	// sides need the same value. It has no meaning on InfiniBand and RoCE.
 	Rendezvous uint16
-	// GuardMemory is usiw.Config.GuardMemory for what an iWARP device of this package does by
-	// itself: Sends, atomics, and requests of a QP that is connected to itself. The device below
-	// needs its own. It has no meaning on InfiniBand and RoCE.
+	// GuardMemory is usiw.Config.GuardMemory for what an iWARP device of this package does itself:
+	// Sends, atomics, and requests of a QP that is connected to itself. It must also be set on the
+	// inner device. It has no effect on InfiniBand and RoCE.
 	GuardMemory bool
 }
 
@@ -70,8 +70,8 @@ type PeerError = engine.PeerError
 // done.
 type ProtocolError = engine.ProtocolError
 
-// TransportError says that devices of a transport cannot be wrapped, and what is missing. It Is
-// verbs.ErrNotSupported.
+// TransportError reports that devices with this transport cannot be wrapped, and what is missing.
+// It Is verbs.ErrNotSupported.
 type TransportError struct {
 	Device    string // the name of the inner device
 	Transport verbs.Transport
@@ -87,10 +87,10 @@ func (e *TransportError) Error() string {
 // Is reports whether target is verbs.ErrNotSupported.
 func (e *TransportError) Is(target error) bool { return target == verbs.ErrNotSupported }
 
-// Wrap returns the device "ib:NAME" over the device NAME, which is not registered. It is closed
-// with the inner device. The error Is verbs.ErrNoDevice for a Device that no provider made, cm.Auto
-// included; it is a *[TransportError] for devices that are neither of InfiniBand or RoCE nor of
-// iWARP.
+// Wrap returns the device "ib:NAME" on top of the device NAME. The returned device is not
+// registered, and it is closed with the inner device. The error Is verbs.ErrNoDevice if no provider
+// made dev, as for cm.Auto; it is a *[TransportError] if dev is not an InfiniBand, RoCE or iWARP
+// device.
 func Wrap(dev *verbs.Device, cfg Config) (*verbs.Device, error) {
 	if dev.Name() == "" {
 		return nil, fmt.Errorf("ibcompat: %w: %v cannot be wrapped", verbs.ErrNoDevice, dev)
@@ -110,7 +110,7 @@ func Wrap(dev *verbs.Device, cfg Config) (*verbs.Device, error) {
 	}
 }
 
-// device is verbs.ProviderDevice and cm.Provider.
+// device implements verbs.ProviderDevice and cm.Provider.
 type device struct{ in *verbs.Device }
 
 func (d *device) Info() verbs.DeviceInfo {
@@ -119,7 +119,7 @@ func (d *device) Info() verbs.DeviceInfo {
 	return info
 }
 
-// Unwrap tells what kind of device it is.
+// Unwrap exposes the inner device's abilities.
 func (d *device) Unwrap() verbs.ProviderDevice { return d.in.Provider() }
 
 func (d *device) Open(*verbs.Context) (verbs.ProviderContext, error) {
@@ -130,10 +130,10 @@ func (d *device) Open(*verbs.Context) (verbs.ProviderContext, error) {
 	return &vcontext{Context: forward.Context{In: in}, composed: composedOn(in.Ops()), regions: map[uint32]*mr{}}, nil
 }
 
-// masked are the operations that can be composed.
+// masked is the set of operations that can be composed.
 const masked = verbs.OpSet(1<<verbs.OpMaskedFetchAdd | 1<<verbs.OpMaskedCmpSwap)
 
-// composedOn returns what is composed on a device with these operations.
+// composedOn returns the operations that are composed on a device with these native ones.
 func composedOn(native verbs.OpSet) verbs.OpSet {
 	if !native.Has(verbs.OpCmpSwap) {
 		return 0

@@ -8,9 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/queue"
 )
 
-// driver is the goroutine of a CQ that goes on with what is being composed on its QPs while the
-// program does not poll. It is started by the first request that is composed, and sleeps while
-// there is none.
+// driver is the goroutine of a CQ that continues composing on its QPs while the program does not
+// poll. The first composed request starts it, and it sleeps while there is none.
 type driver struct {
 	wake, stop, done chan struct{}
 }
@@ -24,14 +23,15 @@ func (d *driver) end() {
 	<-d.done
 }
 
-// The driver polls the more rarely the longer nothing has come; and rarely while the program polls.
+// The longer nothing completes, the longer the driver pauses between polls. It also polls rarely
+// while the program does.
 const (
 	leastPause  = 20 * time.Microsecond
 	polledPause = 200 * time.Microsecond
 	mostPause   = 20 * time.Millisecond
 )
 
-// work says that q has something being composed, or not.
+// work records whether q is composing a request.
 func (c *cq) work(q *qp, is bool) {
 	c.gate.Lock()
 	defer c.gate.Unlock()
@@ -50,7 +50,7 @@ func (c *cq) work(q *qp, is bool) {
 	queue.Signal(c.driver.wake)
 }
 
-// working returns the QPs that have something being composed.
+// working returns the QPs that are composing a request.
 func (c *cq) working(qps []*qp) []*qp {
 	c.gate.Lock()
 	defer c.gate.Unlock()
@@ -84,7 +84,7 @@ func (c *cq) drive() {
 				c.fetch()
 				for _, q := range qps {
 					q.mu.Lock()
-					q.pump() // what the inner queue had no room for
+					q.pump() // requests that did not fit the inner queue
 					q.settle()
 					q.mu.Unlock()
 				}

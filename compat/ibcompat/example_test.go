@@ -17,10 +17,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A program whose user has chosen the device by its name. The device below, the user-space RNIC
-// without RFC 7306, has neither masked atomics nor Sends with immediate. The program needs not
-// know: it counts in two halves of a word of the server, and tells it by a Send with immediate that
-// it has done so.
+// A program whose user selects the device by name. The inner device, the user-space RNIC without
+// RFC 7306, supports neither masked atomics nor Sends with immediate. The program does not need to
+// know: it counts in the two halves of a word on the server, and reports completion by a Send with
+// immediate.
 func Example() {
 	const name = "ib:" + usiw.PlainName
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -50,7 +50,7 @@ func Example() {
 	// the immediate 7306, and the halves 3 and 4
 }
 
-// serve offers a word, and prints it when the client has said that it is done.
+// serve offers a word, and prints it when the client reports that it is done.
 func serve(ctx context.Context, ln *cm.Listener) error {
 	ep, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{Memory: 8, Access: verbs.AccessRemoteAtomic, Offer: true})
 	if err != nil {
@@ -73,7 +73,7 @@ func serve(ctx context.Context, ln *cm.Listener) error {
 	return nil
 }
 
-// count adds 3 to the upper half of the word, and four times 1 to the lower one, which never
+// count adds 3 to the upper half of the word, and four times 1 to the lower half, which never
 // carries into the upper.
 func count(ctx context.Context, address string, dev *verbs.Device) error {
 	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
@@ -106,7 +106,7 @@ func count(ctx context.Context, address string, dev *verbs.Device) error {
 	return ep.Shutdown(ctx)
 }
 
-// What a device has by itself, and what ibcompat makes of it.
+// The capabilities of a device, plain and wrapped.
 func ExampleWrap() {
 	nic, err := usiw.New(usiw.Config{Name: "nic0"})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// fake returns a device of package fakeverbs, and the others.
+// fake returns a device of package fakeverbs, and the other devices.
 func fake(t testing.TB, name string) (dev *verbs.Device, others []*verbs.Device) {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -46,8 +46,8 @@ func wrap(t testing.TB, in *verbs.Device) *verbs.Device {
 	return dev
 }
 
-// TestConformance runs what the fake RoCE adapter does of the suite, through the wrapped device,
-// judged as InfiniBand.
+// TestConformance runs the part of the conformance suite that the fake RoCE adapter supports
+// through the wrapped device, judged as InfiniBand.
 func TestConformance(t *testing.T) {
 	in, others := fake(t, "fake0")
 	fakeverbs.Loopback(true)
@@ -57,8 +57,8 @@ func TestConformance(t *testing.T) {
 	}, "GID", "PD", "Atomic", "Page", "Order", "List", "UC", "UD", "AH", "Foreign", "Disconnect", "Alloc")
 }
 
-// TestPassThrough: lists without a masked atomic reach the device as if it were not wrapped, and so
-// do completions the program.
+// TestPassThrough checks that lists without a masked atomic reach the device, and completions the
+// program, as if the device were not wrapped.
 func TestPassThrough(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	var posted [2][]fakeverbs.WR
@@ -121,7 +121,8 @@ func TestPassThrough(t *testing.T) {
 	require.Equal(t, polled[0], polled[1])
 }
 
-// TestInner: what the device gets for a masked atomic, and when it gets what stands behind it.
+// TestInner checks which requests the device gets for a masked atomic, and when it gets the
+// requests after it.
 func TestInner(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	ctx, err := wrap(t, in).Open()
@@ -142,7 +143,7 @@ func TestInner(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	}
-	copy(mr.Bytes()[64:], "later") // the program may do that: the data were inline
+	copy(mr.Bytes()[64:], "later") // the program may do this: the data were inline
 
 	posted := fakeverbs.Posted()
 	require.Len(t, posted, 1, "the Send waits")
@@ -171,7 +172,7 @@ func TestInner(t *testing.T) {
 	require.Equal(t, 1, fakeverbs.CompleteSend(qp.Num(), 1, 0))
 	require.EqualValues(t, 2, next(t, cq).ID)
 
-	// The next guess is what was swapped in.
+	// The next guess is the value that was swapped in.
 	n, err := qp.PostSend([]verbs.SendWR{masked})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -187,8 +188,8 @@ func TestInner(t *testing.T) {
 	require.Equal(t, verbs.WCWRFlushErr, wc.Status)
 }
 
-// TestDestroyed: the completions of a QP that has been closed are the program's, also those of
-// inner requests.
+// TestDestroyed checks that the completions of a closed QP are the program's, even those of inner
+// requests.
 func TestDestroyed(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	ctx, err := wrap(t, in).Open()
@@ -218,8 +219,8 @@ func TestDestroyed(t *testing.T) {
 	}
 }
 
-// TestNoRoom: the inner queue has no room for the next CmpSwap, or for what waits. It goes out
-// later.
+// TestNoRoom checks that the next CmpSwap, or a waiting request, is posted later if the inner queue
+// has no room for it.
 func TestNoRoom(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	ctx, err := wrap(t, in).Open()
@@ -233,7 +234,7 @@ func TestNoRoom(t *testing.T) {
 	fakeverbs.Fail("ibv_post_send", 1, syscall.ENOMEM)
 	require.Equal(t, 1, fakeverbs.CompleteSend(qp.Num(), 1, 0))
 	require.EqualValues(t, 1, next(t, cq).ID)
-	for range 300 { // the driver tries again
+	for range 300 { // the driver retries
 		if len(fakeverbs.Posted()) == 2 {
 			break
 		}
@@ -243,8 +244,8 @@ func TestNoRoom(t *testing.T) {
 	require.EqualValues(t, 2, next(t, cq).ID)
 }
 
-// TestBrokenLibrary: a library that refuses what waits, for no reason, ends the QP, and each
-// request still completes, in order, whether the program has polled meanwhile or not.
+// TestBrokenLibrary checks that a library that refuses waiting requests without reason breaks the
+// QP, and that each request still completes, in order, whether or not the program polls meanwhile.
 func TestBrokenLibrary(t *testing.T) {
 	for _, polls := range []bool{true, false} {
 		t.Run(fmt.Sprintf("polls=%v", polls), func(t *testing.T) {
@@ -302,9 +303,8 @@ func next(t testing.TB, cq *verbs.CQ) verbs.WC {
 	return verbs.WC{}
 }
 
-// BenchmarkCostPassThrough compares posting and polling through a wrapped device with the device
-// below, whose functions do next to nothing: calls of one request or completion, and lists of 16
-// that are posted and polled.
+// BenchmarkCostPassThrough compares posting and polling on a wrapped device with the inner device,
+// whose functions do next to nothing: calls with one request or completion, and lists of 16.
 func BenchmarkCostPassThrough(b *testing.B) {
 	in, _ := fake(b, "fake0")
 	var one, list []contestant
@@ -344,7 +344,7 @@ func BenchmarkCostPassThrough(b *testing.B) {
 	contest(b, 10000, append(one, list...)...)
 }
 
-// byHand makes a QP that is connected to itself.
+// byHand returns a QP that is connected to itself.
 func byHand(t testing.TB, ctx *verbs.Context) (*verbs.MR, *verbs.CQ, *verbs.QP) {
 	t.Helper()
 	pd, err := ctx.AllocPD()
@@ -374,7 +374,7 @@ func bringUp(t testing.TB, qp *verbs.QP) {
 	}
 }
 
-// toState are the attributes that a QP is brought up with.
+// toState lists the attributes for each transition.
 var toState = map[verbs.QPState]verbs.QPAttrMask{
 	verbs.QPStateInit: verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags,
 	verbs.QPStateRTR: verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN |
@@ -385,8 +385,8 @@ var toState = map[verbs.QPState]verbs.QPAttrMask{
 		verbs.QPAttrMaxRdAtomic,
 }
 
-// TestEvent: a program that sleeps on a channel gets the completion of a masked atomic that takes
-// two CmpSwaps. There may be an event more than it needs.
+// TestEvent checks that a program that sleeps on a channel gets the completion of a masked atomic
+// that takes two CmpSwaps. There may be a superfluous event.
 func TestEvent(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	fakeverbs.Loopback(true)
@@ -401,7 +401,7 @@ func TestEvent(t *testing.T) {
 	sge, err := mr.SGE(0, 8)
 	require.NoError(t, err)
 	for round := range 20 {
-		copy(mr.Bytes()[64:], []byte{byte(round + 1), 0, byte(round + 1)}) // not what was left there
+		copy(mr.Bytes()[64:], []byte{byte(round + 1), 0, byte(round + 1)}) // not the value that was left there
 		wr := ext.MaskedFetchAddWR(verbs.Remote{Addr: mr.Addr() + 64, Length: 8, RKey: mr.RKey()}, 1, 0, sge)
 		wr.Flags = verbs.SendSignaled
 		require.NoError(t, cq.ReqNotify(false))
@@ -423,8 +423,8 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// TestDmabufSink: memory that is not the process's cannot be the sink of a masked atomic, but of
-// others it can.
+// TestDmabufSink checks that memory outside the process cannot be the sink of a masked atomic, but
+// can be one of other requests.
 func TestDmabufSink(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	fakeverbs.AutoComplete(true)
@@ -443,7 +443,7 @@ func TestDmabufSink(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// TestPostAllocNothing: posting and polling past the provider allocate nothing.
+// TestPostAllocNothing checks that posting and polling past the provider do not allocate.
 func TestPostAllocNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -470,8 +470,8 @@ func TestPostAllocNothing(t *testing.T) {
 	}))
 }
 
-// TestPolledPast: a poll that has begun before a masked atomic was posted polls its CmpSwap past
-// the provider.
+// TestPolledPast checks that a poll that began before a masked atomic was posted can poll its
+// CmpSwap past the provider.
 func TestPolledPast(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	fakeverbs.Loopback(true)
@@ -481,7 +481,7 @@ func TestPolledPast(t *testing.T) {
 	mr, cq, qp := byHand(t, ctx)
 	sge, err := mr.SGE(0, 8)
 	require.NoError(t, err)
-	mr.Bytes()[64] = 5 // the first guess is wrong
+	mr.Bytes()[64] = 5 // makes the first guess wrong
 	wr := ext.MaskedFetchAddWR(verbs.Remote{Addr: mr.Addr() + 64, Length: 8, RKey: mr.RKey()}, 1, 0, sge)
 	wr.ID, wr.Flags = 3, verbs.SendSignaled
 	fakeverbs.Hold("ibv_poll_cq")
@@ -501,14 +501,14 @@ func TestPolledPast(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	fakeverbs.Release()
-	if n = <-polled; n == 0 { // it was the CmpSwap that had guessed wrong
+	if n = <-polled; n == 0 { // it was the CmpSwap with the wrong guess
 		wcs[0] = next(t, cq)
 	}
 	require.Equal(t, verbs.WC{ID: 3, Opcode: verbs.WCMaskedFetchAdd, ByteLen: 8, QPNum: qp.Num()}, wcs[0])
 	require.EqualValues(t, 6, mr.Bytes()[64])
 }
 
-// TestReset: a QP that is reset while a masked atomic is under way has nothing of before.
+// TestReset checks that a QP reset during a masked atomic retains nothing of it.
 func TestReset(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	ctx, err := wrap(t, in).Open()
@@ -527,7 +527,8 @@ func TestReset(t *testing.T) {
 		before := fakeverbs.LastPosted()[0].WRID
 		require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 		bringUp(t, qp)
-		// A completion of before that the device has kept is not taken for one of what follows.
+		// An old completion that the device retained must not be mistaken for that of a later
+		// request.
 		masked.ID = uint64(10 + round)
 		n, err = qp.PostSend([]verbs.SendWR{masked})
 		require.NoError(t, err)
@@ -544,7 +545,7 @@ func TestReset(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// TestSupportOfType: what a transport service does not have is not composed either.
+// TestSupportOfType checks that an operation that a transport service lacks is not composed either.
 func TestSupportOfType(t *testing.T) {
 	in, _ := fake(t, "fake0")
 	ctx, err := wrap(t, in).Open()

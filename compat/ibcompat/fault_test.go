@@ -15,15 +15,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// bad is memory of an end that has no such key.
+// bad returns memory of the end with an invalid key.
 func (e *end) bad(off, n int) []verbs.SGE {
 	sgl := e.sgl(off, n)
 	sgl[0].LKey ^= 0x5a5a5a00
 	return sgl
 }
 
-// TestOneFailure: one request has failed, and what is behind it is flushed, also if there is
-// something wrong with that too.
+// TestOneFailure checks that one request fails and later ones are flushed, even if they are faulty
+// too.
 func TestOneFailure(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for name, run := range map[string]func(a, b *end){
@@ -61,8 +61,8 @@ func TestOneFailure(t *testing.T) {
 	})
 }
 
-// TestBadLongReceive: a message that arrives in parts, for a receive whose memory is not good,
-// fails on both sides as a short one does. Its sender may have sent several parts by then.
+// TestBadLongReceive checks that a message in Parts for a receive with invalid memory fails on both
+// sides, as a short one does, even if several Parts were sent by then.
 func TestBadLongReceive(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for _, n := range []int{64, 10_000, 60_000} {
@@ -86,8 +86,8 @@ func TestBadLongReceive(t *testing.T) {
 	})
 }
 
-// TestModifyKeepsRights: a change of something else than the rights of a connected QP leaves them
-// as they are.
+// TestModifyKeepsRights checks that changing other attributes of a connected QP preserves its
+// access rights.
 func TestModifyKeepsRights(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
@@ -105,7 +105,7 @@ func TestModifyKeepsRights(t *testing.T) {
 	})
 }
 
-// TestNotTaken: a message that has not been taken is not counted as such, whatever comes behind it.
+// TestNotTaken checks that a message that was not taken is not counted, whatever follows it.
 func TestNotTaken(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 2)
 	r.greets()
@@ -124,14 +124,14 @@ func TestNotTaken(t *testing.T) {
 		wrs = append(wrs, verbs.Send(sge))
 	}
 	r.post(wrs...)
-	h, _ := r.hears(wire.Answer, wire.Bye) // Bye if the engine takes the last message before it answers the first
+	h, _ := r.hears(wire.Answer, wire.Bye) // Bye if the engine reads the last message before it answers the first
 	require.EqualValues(t, 1, h.Taken)
 	require.NoError(t, r.id.Disconnect())
 	b.ends(verbs.WCWRFlushErr, 0, 1)
 }
 
-// TestPeerVanishes: the end of a peer without a last message, before and after its hello, in the
-// middle of everything, flushes what is under way; nothing waits for more.
+// TestPeerVanishes checks that if the peer disappears without a last message, before or after its
+// hello, outstanding requests are flushed and nothing waits any longer.
 func TestPeerVanishes(t *testing.T) {
 	for _, hello := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hello=%v", hello), func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestPeerVanishes(t *testing.T) {
 				r.greets()
 				r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1, Taken: 1})))
 			}
-			// A Send and a Write that are not confirmed, an atomic that is not answered, and a Send
-			// that waits for a receive.
+			// An unconfirmed Send and Write, an unanswered atomic, and a Send that waits for a
+			// receive.
 			b.post(verbs.Send(b.sgl(0, 8)...), verbs.Write(to, b.sgl(0, 8)...), verbs.FetchAdd(to, 1, b.sgl(64, 8)[0]),
 				verbs.Send(b.sgl(0, 8)...))
 			if hello {
@@ -158,8 +158,8 @@ func TestPeerVanishes(t *testing.T) {
 	}
 }
 
-// TestSilentPeer: this side can end a connection whose peer has not said its hello, at once, and
-// one whose peer does not say its last message, after a while.
+// TestSilentPeer checks that this side can close a connection immediately if the peer never sent
+// its hello, and after a timeout if it never sends its last message.
 func TestSilentPeer(t *testing.T) {
 	for _, hello := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hello=%v", hello), func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-// TestCloseUnderWay: a connection is closed while both sides send, at any moment; what one side has
-// confirmed the other has received, and every request completes once.
+// TestCloseUnderWay closes a connection at any moment while both sides send. Everything confirmed
+// to one side was received by the other, and every request completes once.
 func TestCloseUnderWay(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for round := range 30 {
@@ -221,8 +221,8 @@ func TestCloseUnderWay(t *testing.T) {
 	})
 }
 
-// TestShortReads: Reads of a device of the kernel that cross a page are done in two parts, because
-// its driver may answer them with wrong bytes; the program gets the same bytes and one completion.
+// TestShortReads checks that Reads from a kernel device that cross a page are split in two, because
+// its driver may return wrong bytes for them. The program gets the right bytes and one completion.
 func TestShortReads(t *testing.T) {
 	const page = 4096
 	for _, flags := range []uint8{0, wire.HelloLax} {

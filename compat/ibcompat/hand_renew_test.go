@@ -21,10 +21,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// An attempt to connect a QP by hand may spoil its inner QP, which is replaced then, while the
-// program uses the QP.
+// An attempt to connect a QP that was brought up manually may damage its inner QP, which is then
+// replaced while the program uses the QP.
 
-// answersWrongly accepts all calls at a port as something that is no engine. It counts them.
+// answersWrongly accepts all calls at a port, but not as an engine. It counts them.
 func answersWrongly(t *testing.T, below *verbs.Context, port int) *atomic.Int32 {
 	t.Helper()
 	ln, err := cm.Listen(soon(t), net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), cm.Config{Context: below})
@@ -47,7 +47,7 @@ func answersWrongly(t *testing.T, below *verbs.Context, port int) *atomic.Int32 
 		for {
 			req, err := ln.Accept(context.Background())
 			if err != nil {
-				return // it is closed
+				return // closed
 			}
 			qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
 			if err != nil {
@@ -63,8 +63,8 @@ func answersWrongly(t *testing.T, below *verbs.Context, port int) *atomic.Int32 
 	return answered
 }
 
-// callsAndGoes calls a QP by hand in the name of the QP that it waits for, again and again, and
-// goes in the middle of it.
+// callsAndGoes repeatedly calls a waiting QP in the name of the peer that it waits for, and
+// disconnects in the middle.
 func callsAndGoes(t *testing.T, below *verbs.Context, call wire.Call, stop <-chan struct{}) {
 	private := (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ibcompat.DefaultRendezvous+int(call.To.QPN>>17)))
@@ -85,8 +85,8 @@ func callsAndGoes(t *testing.T, below *verbs.Context, call wire.Call, stop <-cha
 	}
 }
 
-// TestHandAsked: a QP can be asked and changed at any time while it looks for its peer, also while
-// its inner QP, which a wrong answer has spoilt, is being replaced.
+// TestHandAsked checks that a QP can be queried and modified at any time while it looks for its
+// peer, even while an inner QP damaged by a wrong answer is being replaced.
 func TestHandAsked(t *testing.T) {
 	const place = ibcompat.RendezvousPorts - 1
 	base := taken(t, 0, 1)
@@ -106,9 +106,9 @@ func TestHandAsked(t *testing.T) {
 	}
 }
 
-// TestHandRenewed: a QP can be reset and closed at any time while it looks for its peer, also while
-// its inner QP is being replaced: because the QP that it calls has answered wrongly, or because one
-// that has called it has gone. Nothing is left of it (TestMain).
+// TestHandRenewed checks that a QP can be reset and closed at any time while it looks for its peer,
+// even while its inner QP is being replaced because the QP it called answered wrongly, or a caller
+// disconnected. Nothing leaks (TestMain).
 func TestHandRenewed(t *testing.T) {
 	t.Run("calls", func(t *testing.T) {
 		const place = ibcompat.RendezvousPorts - 1
@@ -144,8 +144,8 @@ func TestHandRenewed(t *testing.T) {
 	})
 }
 
-// leaves has an end that looks for its peer asked and changed for a moment, and then reset or
-// closed while that goes on.
+// leaves queries and modifies an end that looks for its peer for a moment, and resets or closes it
+// meanwhile.
 func (e *end) leaves(number uint32) {
 	e.Helper()
 	var leaving atomic.Bool

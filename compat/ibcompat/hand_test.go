@@ -45,7 +45,7 @@ func (e *end) toINIT() {
 		AccessFlags: verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic}, initMask))
 }
 
-// rtr is what a QP needs to know of a peer at the loopback's address.
+// rtr returns the RTR attributes for a peer at the loopback address.
 func (e *end) rtr(number uint32) verbs.QPAttr {
 	e.Helper()
 	row, err := e.ctx.ChooseGID(1, home)
@@ -54,7 +54,7 @@ func (e *end) rtr(number uint32) verbs.QPAttr {
 	return e.rtrBy(row, number)
 }
 
-// rtrBy is that of a peer at the address of a row of the GID table.
+// rtrBy returns the RTR attributes for a peer at the address of a GID table entry.
 func (e *end) rtrBy(row verbs.GIDEntry, number uint32) verbs.QPAttr {
 	return verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPNum: number, RQPSN: 7,
 		MaxDestRdAtomic: 4, MinRNRTimer: 12,
@@ -72,7 +72,7 @@ func (e *end) toRTS(number uint32) {
 	require.Equal(e, verbs.QPStateRTS, e.qp.State())
 }
 
-// handPair makes two QPs in INIT of which a has the smaller number: a calls, and b waits.
+// handPair returns two QPs in INIT. a has the smaller number, so a calls and b waits.
 func handPair(t testing.TB, one, other *verbs.Context) (a, b *end) {
 	t.Helper()
 	a, b = newEnd(t, one, verbs.QPConfig{}), newEnd(t, other, verbs.QPConfig{})
@@ -84,7 +84,7 @@ func handPair(t testing.TB, one, other *verbs.Context) (a, b *end) {
 	return a, b
 }
 
-// works requires that everything goes from one end to the other.
+// works requires that every operation works from one end to the other.
 func works(t testing.TB, a, b *end) {
 	t.Helper()
 	b.put(1024, 40)
@@ -97,7 +97,7 @@ func works(t testing.TB, a, b *end) {
 	require.Equal(t, []uint64{40, 42, 7}, []uint64{a.word(72), a.word(80), b.word(2048)})
 }
 
-// TestHand: QPs that were brought up by Modify work, whoever comes first, and both ways.
+// TestHand checks that QPs brought up by Modify work in both directions, whichever comes first.
 func TestHand(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for name, ctxs := range map[string][2]*verbs.Context{"two devices": {active, passive},
@@ -112,7 +112,7 @@ func TestHand(t *testing.T) {
 						first, second = b, a
 					}
 					first.toRTS(second.qp.Num())
-					first.post(verbs.Send(first.sgl(0, 8)...)) // it waits for the peer, and for its receive
+					first.post(verbs.Send(first.sgl(0, 8)...)) // waits for the peer, and for its receive
 					time.Sleep(20 * time.Millisecond)
 					second.toRTS(first.qp.Num())
 					second.recv(5)
@@ -126,9 +126,9 @@ func TestHand(t *testing.T) {
 	})
 }
 
-// TestHandIPv6: GIDs are IPv6 addresses too, of the loopback and of the other interfaces, and those
-// of a link, which mean something on their own interface only. Addresses that nobody can listen on
-// yet (tentative ones, RFC 4862 section 5.4) are left out.
+// TestHandIPv6 checks GIDs that are IPv6 addresses, of the loopback and of other interfaces,
+// including link-local ones, which are valid only on their own interface. Addresses on which nobody
+// can listen yet (tentative ones, RFC 4862 section 5.4) are skipped.
 func TestHandIPv6(t *testing.T) {
 	ln, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -160,7 +160,7 @@ func TestHandIPv6(t *testing.T) {
 		require.NoError(t, ln.Close())
 		t.Run(row.GID.Addr().String(), func(t *testing.T) {
 			a, b := handPair(t, left, right)
-			// both devices are of this host, and have its table
+			// both devices are on this host, and have the same table
 			require.NoError(t, b.qp.Modify(b.rtrBy(row, a.qp.Num()), rtrMask))
 			require.NoError(t, a.qp.Modify(a.rtrBy(row, b.qp.Num()), rtrMask))
 			require.NoError(t, b.qp.Modify(rts, rtsMask))
@@ -177,8 +177,8 @@ func TestHandIPv6(t *testing.T) {
 	require.True(t, loopback, "%v", rows)
 }
 
-// TestHandMany: QPs of several devices that come up at the same time find each other, and so do the
-// requests that they have before. They can leave at the same time too.
+// TestHandMany checks that QPs of several devices that are brought up concurrently find each other,
+// and so do the requests they already have. They can also be closed concurrently.
 func TestHandMany(t *testing.T) {
 	var ctxs []*verbs.Context
 	for _, without := range []verbs.OpSet{0, ext.Operations, 0} {
@@ -215,7 +215,7 @@ func TestHandMany(t *testing.T) {
 	all(func(e, _ *end) { require.NoError(e, e.qp.Close()) })
 }
 
-// TestHandQuery: a QP knows what the program has set.
+// TestHandQuery checks that a query returns the attributes that the program set.
 func TestHandQuery(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -234,7 +234,7 @@ func TestHandQuery(t *testing.T) {
 	want.AccessFlags = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	require.Equal(t, want, got)
 
-	// Of what it has forgotten nothing is left.
+	// After a reset nothing is left of them.
 	require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 	got, err = a.qp.Query()
 	require.NoError(t, err)
@@ -242,15 +242,15 @@ func TestHandQuery(t *testing.T) {
 	require.Zero(t, got.AH)
 }
 
-// TestHandFails: a QP whose peer is not there fails its first request, and says why. Without a
-// request it waits on.
+// TestHandFails checks that the first request of a QP without a peer fails, with a reason. Without
+// a request the QP keeps waiting.
 func TestHandFails(t *testing.T) {
-	const last = ibcompat.RendezvousPorts - 1 // a number with the last port is the larger one, which does not call
-	base := taken(t, last, 1)                 // its listener takes connections and says nothing
+	const last = ibcompat.RendezvousPorts - 1 // a QP number with the last port is the larger one, so that QP does not call
+	base := taken(t, last, 1)                 // its listener accepts connections and sends nothing
 	for _, c := range []struct {
 		name   string
 		reason error
-		number func(t *testing.T, a, b *end) uint32 // the one that a is told
+		number func(t *testing.T, a, b *end) uint32 // the one passed to a
 		caller bool
 	}{
 		{"no such QP", ibcompat.ErrWrongQP, func(t *testing.T, a, b *end) uint32 {
@@ -312,7 +312,7 @@ func TestHandFails(t *testing.T) {
 	}
 }
 
-// TestHandGone: a QP learns of its peer's end by its next request.
+// TestHandGone checks that a QP notices that its peer is gone through its next request.
 func TestHandGone(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, e *end){
 		"close": func(t *testing.T, e *end) { require.NoError(t, e.qp.Close()) },
@@ -352,7 +352,7 @@ func TestHandGone(t *testing.T) {
 	}
 }
 
-// TestHandLeaves: a QP that calls, or that waits, can be closed and used again.
+// TestHandLeaves checks that a QP that calls or waits can be closed, and reset and used again.
 func TestHandLeaves(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	left, right := open(t, dev), open(t, dev)
@@ -384,7 +384,7 @@ func TestHandLeaves(t *testing.T) {
 	}
 }
 
-// TestHandInvalid: what cannot be the path to a peer is refused by Modify, and nothing changes.
+// TestHandInvalid checks that Modify refuses an invalid path to a peer, without side effects.
 func TestHandInvalid(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -419,8 +419,8 @@ func TestHandInvalid(t *testing.T) {
 	works(t, a, b)
 }
 
-// TestHandManaged: a QP that a connection manager connects is not brought up by hand, nor the other
-// way round.
+// TestHandManaged checks that a QP being connected by a connection manager cannot be brought up
+// manually, and vice versa.
 func TestHandManaged(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -433,7 +433,7 @@ func TestHandManaged(t *testing.T) {
 	connecting, stop := context.WithCancel(soon(t))
 	done := make(chan error, 1)
 	go func() { done <- id.Connect(connecting, a.qp, cm.ConnParam{}) }()
-	_, err = quiet.Accept(soon(t)) // from now on it is being connected
+	_, err = quiet.Accept(soon(t)) // from here on it is being connected
 	require.NoError(t, err)
 	require.ErrorIs(t, a.qp.Modify(a.rtr(b.qp.Num()), rtrMask), verbs.ErrState)
 	stop()
@@ -449,7 +449,7 @@ func TestHandManaged(t *testing.T) {
 	works(t, b, a)
 }
 
-// taken takes n ports in a row, skip behind the one that it returns.
+// taken occupies n consecutive ports, starting skip ports after the returned one.
 func taken(t *testing.T, skip, n int) uint16 {
 	t.Helper()
 search:
@@ -477,8 +477,8 @@ search:
 	return 0
 }
 
-// TestHandPorts: a device takes the first port that is free. One that finds none has no QPs by
-// hand, but others.
+// TestHandPorts checks that a device takes the first free port. One that finds none cannot bring up
+// QPs manually, but supports others.
 func TestHandPorts(t *testing.T) {
 	const most = 1<<16 - ibcompat.RendezvousPorts
 	in, _ := newIWARP(t, 0, ibcompat.Config{})
@@ -509,10 +509,10 @@ func TestHandPorts(t *testing.T) {
 	works(t, e, f)
 }
 
-// TestHandReserved: from its first QP on a device listens at its port, so that no other program,
-// whoever runs it, can listen there at one of the host's addresses and answer in its place. Two
-// sockets with SO_REUSEADDR, which net.Listen sets, can have a port together as long as none of
-// them listens.
+// TestHandReserved checks that from its first QP on a device listens on its port, so that no other
+// program, of any user, can listen there on one of the host's addresses and answer in its place.
+// Two sockets with SO_REUSEADDR, which net.Listen sets, can share a port as long as neither
+// listens.
 func TestHandReserved(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -535,7 +535,7 @@ func TestHandReserved(t *testing.T) {
 	}
 }
 
-// TestHandGIDs: a device has the addresses of the host, or its own.
+// TestHandGIDs checks that a device has the addresses of the host, or its own.
 func TestHandGIDs(t *testing.T) {
 	wrapped := func(cfg usiw.Config) *verbs.Context {
 		nic, err := usiw.New(cfg)
@@ -571,8 +571,8 @@ func TestHandGIDs(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrNotSupported)
 }
 
-// TestHandCrowd: strangers that call without pause, say nothing that can be read and stay, and
-// others that say nothing at all, keep no QP from its peer, from the same address or another one.
+// TestHandCrowd checks that strangers cannot keep a QP from its peer, at the same address or
+// another: callers that never pause, send garbage and stay connected, and others that send nothing.
 func TestHandCrowd(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	left, right := open(t, dev), open(t, dev)
@@ -628,7 +628,7 @@ func TestHandCrowd(t *testing.T) {
 	}
 }
 
-// callOf is the call of one QP at the loopback's address to another one, with the PSNs of rtr and
+// callOf returns the call of one QP at the loopback address to another, with the PSNs of rtr and
 // rts.
 func callOf(from, to uint32) wire.Call {
 	gid := verbs.GIDFromAddr(home)
@@ -636,7 +636,7 @@ func callOf(from, to uint32) wire.Call {
 		FromPSN: wire.KnownPSN(rts.SQPSN), ToPSN: wire.KnownPSN(rts.SQPSN)}
 }
 
-// caller calls a QP from the device below, and returns what it is told.
+// caller calls a QP from the inner device, and returns the resulting error.
 func caller(t *testing.T, in *verbs.Context, number uint32, private []byte) error {
 	t.Helper()
 	e := newEnd(t, in, verbs.QPConfig{})
@@ -647,7 +647,7 @@ func caller(t *testing.T, in *verbs.Context, number uint32, private []byte) erro
 	return id.Connect(soon(t), e.qp, cm.ConnParam{PrivateData: private})
 }
 
-// refusalOf is the reason in a refusal.
+// refusalOf returns the reason in a refusal.
 func refusalOf(t *testing.T, err error) wire.Refusal {
 	t.Helper()
 	var rejected *cm.RejectedError
@@ -660,7 +660,7 @@ func refusalOf(t *testing.T, err error) wire.Refusal {
 	return r
 }
 
-// answerOf is what the device of a QP answers to a call from an address.
+// answerOf returns the answer of a QP's device to a call from an address.
 func answerOf(t *testing.T, in *verbs.Context, from string, number uint32, private []byte) error {
 	t.Helper()
 	e := newEnd(t, in, verbs.QPConfig{})
@@ -675,9 +675,9 @@ func privateOf(call wire.Call) []byte {
 	return (&wire.Greeting{Flags: wire.FlagHand, Private: call.Append(nil)}).Append(nil)
 }
 
-// TestHandHostile: whoever calls a QP without being its peer is refused and does not disturb the
-// QP. All refusals are the same, so they tell nothing: neither which numbers QPs have, nor in what
-// states they are, nor what of a call was right.
+// TestHandHostile checks that a caller that is not the QP's peer is refused and does not disturb
+// the QP. All refusals are the same, so they reveal nothing: not which QP numbers exist, nor the
+// states of QPs, nor which parts of a call were right.
 func TestHandHostile(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
@@ -731,7 +731,7 @@ func TestHandHostile(t *testing.T) {
 		require.Equal(t, (&wire.Greeting{Flags: wire.FlagEngine | wire.FlagHand,
 			Private: []byte{byte(wire.NoQP)}}).Append(nil), rejected.PrivateData, c.name)
 	}
-	// Streams that stay silent take nobody's place.
+	// Silent streams occupy nothing.
 	for range 200 {
 		nc, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(ibcompat.DefaultRendezvous+int(number>>17)))
 		require.NoError(t, err)
@@ -745,7 +745,7 @@ func TestHandHostile(t *testing.T) {
 		refusalOf(t, caller(t, below, number, with(func(c *wire.Call) { c.FromPSN.Value++; c.ToPSN.Value++ }))))
 	works(t, b, a)
 
-	// Whoever calls the QP that calls has mistaken the names.
+	// A QP that calls the calling QP has compared the names wrongly.
 	c, d := handPair(t, left, right)
 	require.NoError(t, c.qp.Modify(c.rtr(d.qp.Num()), rtrMask))
 	other := newEnd(t, c.ctx, verbs.QPConfig{})
@@ -757,9 +757,9 @@ func TestHandHostile(t *testing.T) {
 			(&wire.Greeting{Flags: wire.FlagHand, Private: wrong.Append(nil)}).Append(nil))))
 }
 
-// TestHandTrials: a call that ends before its hello, however it does, leaves the QP free, and its
-// requests wait on. So does one that the peer has given up without a word: its next call takes the
-// place. Once the hello has come, further calls are refused.
+// TestHandTrials checks that a call that ends before its hello, however it ends, leaves the QP
+// free, and its requests waiting. The same holds for a call that the peer has silently given up:
+// its next call replaces it. After the hello, further calls are refused.
 func TestHandTrials(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
@@ -796,8 +796,8 @@ func TestHandTrials(t *testing.T) {
 	}
 }
 
-// TestHandTrialEnds: a QP whose peer's calls end before their hellos, one after another, fails its
-// request as one without a peer does.
+// TestHandTrialEnds checks that if every call of the peer ends before its hello, the QP's request
+// fails as if there were no peer.
 func TestHandTrialEnds(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, left, right := open(t, in), open(t, dev), open(t, dev)
@@ -814,14 +814,14 @@ func TestHandTrialEnds(t *testing.T) {
 	require.ErrorContains(t, b.qp.Err(), "hello: bad kind 0x0")
 }
 
-// waiter stands at a port of the rendezvous in place of a device.
+// waiter listens on a port in place of a device.
 type waiter struct {
 	testing.TB
 	below *verbs.Context
 	ln    *cm.Listener
 }
 
-// waiterPlace is the port, counted from the first: the QPs there have the larger numbers, and are
+// waiterPlace is the port relative to the first. QPs there have the larger numbers, so they are
 // called.
 const waiterPlace = ibcompat.RendezvousPorts - 1
 
@@ -838,8 +838,8 @@ func newWaiter(t *testing.T) (w *waiter, dev *verbs.Device) {
 	return w, dev
 }
 
-// answers takes the next call, and answers with one in the other direction, which change may
-// falsify.
+// answers accepts the next call, and answers with a call in the opposite direction, which change
+// may modify.
 func (w *waiter) answers(change func(c *wire.Call)) *raw {
 	w.Helper()
 	req, err := w.ln.Accept(soon(w))
@@ -860,8 +860,8 @@ func (w *waiter) answers(change func(c *wire.Call)) *raw {
 	return r
 }
 
-// TestHandCallsAgain: a QP whose call was answered calls again if the connection ends before the
-// hello of the other side.
+// TestHandCallsAgain checks that a QP whose call was answered calls again if the connection breaks
+// before the other side's hello.
 func TestHandCallsAgain(t *testing.T) {
 	w, dev := newWaiter(t)
 	a := newEnd(t, open(t, dev), verbs.QPConfig{})
@@ -889,7 +889,7 @@ func TestHandCallsAgain(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, a.qp.State())
 }
 
-// TestHandPatient: a call that is under way when the patience of the QP ends is waited for.
+// TestHandPatient checks that a call in progress when the QP's patience runs out is still awaited.
 func TestHandPatient(t *testing.T) {
 	t.Parallel()
 	w, dev := newWaiter(t)
@@ -897,7 +897,7 @@ func TestHandPatient(t *testing.T) {
 	a.toINIT()
 	a.toRTS(waiterPlace<<17 | 5) // its patience is 4 s
 	a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
-	time.Sleep(5 * time.Second) // the peer's machine is busy
+	time.Sleep(5 * time.Second) // a busy peer
 	r := w.answers(func(*wire.Call) {})
 	r.greets()
 	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Adverts: 1, Taken: r.taken})))
@@ -906,8 +906,8 @@ func TestHandPatient(t *testing.T) {
 	a.ends(verbs.WCSuccess, 2)
 }
 
-// TestHandAnswered: an answer of another QP than the one that was called, or of one that knows none
-// of the PSNs, is none.
+// TestHandAnswered checks that an answer from a QP other than the one called, or from one that
+// knows none of the PSNs, is rejected.
 func TestHandAnswered(t *testing.T) {
 	for name, change := range map[string]func(c *wire.Call){
 		"another QP":       func(c *wire.Call) { c.From.QPN++ },
@@ -930,7 +930,7 @@ func TestHandAnswered(t *testing.T) {
 			}
 			a.post(verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled})
 			a.recv(1)
-			r = w.answers(func(*wire.Call) {}) // it calls on, and takes the right one
+			r = w.answers(func(*wire.Call) {}) // it keeps calling, and accepts the right answer
 			r.greets()
 			r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Credit, Adverts: 1, Taken: r.taken})))
 			r.hears(wire.Data)
@@ -938,8 +938,8 @@ func TestHandAnswered(t *testing.T) {
 	}
 }
 
-// TestHandPSNs: a pair whose PSNs match in one direction works, in whatever states it meets; one
-// whose PSNs match in none does not. Constant ones will do.
+// TestHandPSNs checks that a pair whose PSNs match in one direction works, in whatever states the
+// QPs meet, and that a pair without a match does not. Constant PSNs are fine.
 func TestHandPSNs(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	left, right := open(t, dev), open(t, dev)
@@ -991,8 +991,8 @@ func TestHandPSNs(t *testing.T) {
 	}
 }
 
-// rawCaller takes the place of the QP that b waits for, and says what a test wants it to say. It
-// has not said hello yet.
+// rawCaller calls in place of the QP that b waits for, and sends what the test wants. It has not
+// sent its hello yet.
 func rawCaller(t *testing.T, below *verbs.Context, b *end, call wire.Call) *raw {
 	t.Helper()
 	r := &raw{end: newEnd(t, below, verbs.QPConfig{})}
@@ -1009,8 +1009,8 @@ func rawCaller(t *testing.T, below *verbs.Context, b *end, call wire.Call) *raw 
 	return r
 }
 
-// TestHandLastWord: what the peer has taken is done, though its last message is the one that says
-// so.
+// TestHandLastWord checks that whatever the peer had taken succeeds, even if only the peer's last
+// message says so.
 func TestHandLastWord(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, ctx := open(t, in), open(t, dev)
@@ -1030,7 +1030,8 @@ func TestHandLastWord(t *testing.T) {
 	b.ends(verbs.WCWRFlushErr, 1)
 }
 
-// TestHandNotManager: what a connection manager is called by is no program of its.
+// TestHandNotManager checks that a connection manager does not connect a program to a QP that is
+// brought up manually.
 func TestHandNotManager(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	below, ctx := open(t, in), open(t, dev)

@@ -20,12 +20,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// raw is a peer over the device below, which says what a test wants it to say.
+// raw is a peer on the inner device that sends whatever a test wants.
 type raw struct {
 	*end
 	mem   *verbs.MR
-	got   [][]byte // messages that have arrived
-	taken uint64   // how many, without the hello
+	got   [][]byte // messages received
+	taken uint64   // how many, excluding the hello
 }
 
 const (
@@ -33,18 +33,18 @@ const (
 	rawLen   = 8192
 )
 
-// rawHello is a correct one.
+// rawHello is a valid hello.
 var rawHello = wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: rawLen, Slots: rawSlots, Threshold: 4096,
 	Window: 16, Parts: 4}
 
-// newRaw connects such a peer to a wrapped device, whose end is b. It has said nothing yet.
+// newRaw connects such a peer to a wrapped device, whose end is b. The peer has sent nothing yet.
 func newRaw(t testing.TB, without verbs.OpSet, cfg ibcompat.Config, receives int) (r *raw, b *end) {
 	t.Helper()
 	_, dev := newIWARP(t, without, cfg)
 	return newRawTo(t, dev, without, receives)
 }
 
-// newRawTo is newRaw with a wrapped device that there is.
+// newRawTo is newRaw with an existing wrapped device.
 func newRawTo(t testing.TB, dev *verbs.Device, without verbs.OpSet, receives int) (r *raw, b *end) {
 	t.Helper()
 	ctx := soon(t)
@@ -77,7 +77,7 @@ func newRawTo(t testing.TB, dev *verbs.Device, without verbs.OpSet, receives int
 	return r, b
 }
 
-// allocate gives it memory for the messages.
+// allocate allocates memory for the messages.
 func (r *raw) allocate() {
 	r.Helper()
 	var err error
@@ -86,7 +86,7 @@ func (r *raw) allocate() {
 	r.Cleanup(func() { require.NoError(r, r.mem.Close()) })
 }
 
-// receive posts its receives.
+// receive posts the receives.
 func (r *raw) receive() {
 	r.Helper()
 	for i := range rawSlots {
@@ -107,7 +107,7 @@ func (r *raw) say(msg []byte) {
 	r.until(func(wc verbs.WC) bool { return !wc.IsRecv() })
 }
 
-// until takes completions until one is as wanted.
+// until polls completions until f accepts one.
 func (r *raw) until(f func(wc verbs.WC) bool) {
 	r.Helper()
 	for {
@@ -144,7 +144,7 @@ func (r *raw) hears(kinds ...wire.Kind) (wire.Header, []byte) {
 	}
 }
 
-// greets exchanges hellos and takes the first Credit.
+// greets exchanges hellos and returns the first Credit.
 func (r *raw) greets() wire.Header {
 	r.Helper()
 	r.say(rawHello.Append(nil))
@@ -154,8 +154,8 @@ func (r *raw) greets() wire.Header {
 
 func message(h wire.Header, payload ...byte) []byte { return append(h.Append(nil), payload...) }
 
-// TestHostile: a peer that does not keep to the protocol ends that connection with a typed error,
-// and touches nothing.
+// TestHostile checks that a peer that violates the protocol loses the connection with a typed
+// error, and does no damage.
 func TestHostile(t *testing.T) {
 	adverts := func(first uint64, n int) []byte {
 		b := message(wire.Header{Kind: wire.Ack, Adverts: uint8(n), First: first})
@@ -168,7 +168,7 @@ func TestHostile(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		why  string
-		says [][]byte // the last is wrong
+		says [][]byte // the last one is invalid
 	}{
 		{"CutHeader", "header: bad length", [][]byte{make([]byte, 31)}},
 		{"UnknownKind", "header: bad kind", [][]byte{message(wire.Header{Kind: 77})}},
@@ -209,7 +209,7 @@ func TestHostile(t *testing.T) {
 				r.say(msg)
 			}
 			b.over()
-			for i := range b.mr.Bytes()[2048:][:64] { // what good messages before it have brought
+			for i := range b.mr.Bytes()[2048:][:64] { // written by earlier valid messages
 				b.mr.Bytes()[2048+i] = 0xee
 			}
 			require.Equal(t, was, b.mr.Bytes())
@@ -221,7 +221,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestHostileHello: the hello is checked too, and Immediate Data of a peer that says it has none.
+// TestHostileHello checks that an invalid hello is rejected, and so are Immediate Data from a peer
+// whose hello excludes them.
 func TestHostileHello(t *testing.T) {
 	bad := rawHello
 	bad.SlotLen = 1
@@ -242,8 +243,9 @@ func TestHostileHello(t *testing.T) {
 	b.ends(verbs.WCWRFlushErr, 0, 1)
 }
 
-// TestHelloBounds: what a hello may say at the least and at the most is kept to: messages fit the
-// peer's slots, whatever has to be said with them, and a longer hello is one of a later version.
+// TestHelloBounds checks that the smallest and largest values in a hello are respected: messages
+// fit the peer's slots, whatever else they carry, and a longer hello is accepted as one of a later
+// version.
 func TestHelloBounds(t *testing.T) {
 	least := wire.Hello{Segments: 1, SlotLen: wire.MinSlot, Slots: 4, Threshold: 64, Window: 1, Parts: 1}
 	full := least
@@ -252,9 +254,9 @@ func TestHelloBounds(t *testing.T) {
 		Threshold: wire.MaxSlot - wire.HeaderLen, Window: wire.MaxWindow, Parts: wire.MaxParts, QPNum: 1<<24 - 1}
 	for name, c := range map[string]struct {
 		hello wire.Hello
-		more  int // bytes behind it
-		n     int // of a message
-		parts int // in which it comes
+		more  int // bytes after it
+		n     int // length of a message
+		parts int // number of messages that carry it
 	}{
 		"least": {least, 0, 300, 5}, "full": {full, 0, 300, 2}, "most": {most, 0, 4096, 1},
 		"longer": {most, 64, 4096, 1},
@@ -284,8 +286,8 @@ func TestHelloBounds(t *testing.T) {
 	}
 }
 
-// TestHostileAtomic: an atomic on memory without the right, outside of it, or misaligned is refused
-// with its status and not executed; a good one is executed.
+// TestHostileAtomic checks that an atomic without the right, out of bounds or misaligned is refused
+// with the proper status and not executed, and that a valid one is executed.
 func TestHostileAtomic(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -313,7 +315,7 @@ func TestHostileAtomic(t *testing.T) {
 			}
 			require.Equal(t, want, target.Bytes())
 			if c.want != verbs.WCSuccess {
-				require.NoError(t, r.id.Disconnect()) // it is not waited for then
+				require.NoError(t, r.id.Disconnect()) // cut the wait short
 				b.over()
 				require.ErrorIs(t, b.qp.Err(), c.want)
 				b.ends(verbs.WCWRFlushErr, 0, 1)
@@ -322,8 +324,8 @@ func TestHostileAtomic(t *testing.T) {
 	}
 }
 
-// TestLaxPeer: towards a device that does not look at what its QP allows, a request without the
-// right is refused on this side, with the status that the peer's device would have given, and is
+// TestLaxPeer checks that towards a device that does not enforce its QP's rights, a request without
+// the right is refused locally, with the status that the peer's device would have returned, and is
 // not sent.
 func TestLaxPeer(t *testing.T) {
 	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
@@ -355,7 +357,7 @@ func TestLaxPeer(t *testing.T) {
 					b.ends(verbs.WCSuccess, 7)
 					return
 				case allowed:
-					r.hears(wire.Credit) // the question that confirms it
+					r.hears(wire.Credit) // requests the confirmation
 					return
 				}
 				b.ends(verbs.WCRemInvReqErr, 7)
@@ -366,9 +368,9 @@ func TestLaxPeer(t *testing.T) {
 	}
 }
 
-// TestLaxPeerLeaves: siw of the kernel sends no Terminate while it is sending something else. So
-// when such a peer has left without a last message, the oldest Write that is not sure counts as
-// refused; with another device it does not.
+// TestLaxPeerLeaves checks that if a kernel siw disconnects without a last message, the oldest
+// unconfirmed Write counts as refused, because siw sends no Terminate while it is sending something
+// else. With other devices it does not.
 func TestLaxPeerLeaves(t *testing.T) {
 	for flags, want := range map[uint8]verbs.WCStatus{0: verbs.WCWRFlushErr, wire.HelloLax: verbs.WCRemAccessErr} {
 		r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
@@ -381,15 +383,16 @@ func TestLaxPeerLeaves(t *testing.T) {
 			b.post(verbs.SendWR{ID: id, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGL: b.sgl(0, 8),
 				RemoteAddr: r.mem.Addr(), RKey: r.mem.RKey()})
 		}
-		r.hears(wire.Credit) // the question that would confirm them
+		r.hears(wire.Credit) // requests their confirmation
 		require.NoError(t, r.id.Disconnect())
 		b.ends(want, 0)
 		b.ends(verbs.WCWRFlushErr, 1)
 	}
 }
 
-// TestLaxPeerReads: towards a device that may refuse a Read after it has executed what stands
-// behind it, that waits for the answer. So a Send of what the Read brings sends that.
+// TestLaxPeerReads checks that towards a device that may refuse a Read after executing later
+// requests, those requests wait for the answer. A Send of the data that a Read returns therefore
+// sends that.
 func TestLaxPeerReads(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	lax := rawHello
@@ -407,11 +410,11 @@ func TestLaxPeerReads(t *testing.T) {
 	require.Equal(t, []byte{4}, data)
 }
 
-// TestRightsBeforeMessages: what is posted behind a change of rights goes out behind the message
-// that tells of it, also if that has to wait for the answer to a question.
+// TestRightsBeforeMessages checks that requests posted after a change of rights are sent after the
+// message that announces it, even if that message has to wait for an acknowledgement.
 func TestRightsBeforeMessages(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
-	r.greets() // a question that is not answered yet
+	r.greets() // asks for an acknowledgement, not sent yet
 	r.say((&wire.Advert{Total: 64}).Append(message(wire.Header{Kind: wire.Ack, Adverts: 1})))
 	require.NoError(t, b.qp.Modify(verbs.QPAttr{AccessFlags: verbs.AccessRemoteRead}, verbs.QPAttrAccessFlags))
 	b.post(verbs.Send(b.sgl(0, 8)...))
@@ -421,8 +424,8 @@ func TestRightsBeforeMessages(t *testing.T) {
 	r.hears(wire.Data)
 }
 
-// TestBehindFailedAtomic: nothing is done of what the peer has sent behind an atomic that fails,
-// even if it is not valid.
+// TestBehindFailedAtomic checks that nothing that the peer sent after a failed atomic is executed,
+// even if it is invalid.
 func TestBehindFailedAtomic(t *testing.T) {
 	bad := message(wire.Header{Kind: wire.Atomic})
 	bad = (&wire.AtomicRequest{RKey: 0x77, Addr: 8, Operand: 1}).Append(bad)
@@ -446,7 +449,7 @@ func TestBehindFailedAtomic(t *testing.T) {
 				r.post(list...)
 				h, _ := r.hears(wire.Answer)
 				require.Equal(t, verbs.WCRemAccessErr.String(), verbs.WCStatus(h.Status).String())
-				require.NoError(t, r.id.Disconnect()) // it is not waited for then
+				require.NoError(t, r.id.Disconnect()) // cut the wait short
 				b.over()
 				require.ErrorIs(t, b.qp.Err(), verbs.WCRemAccessErr)
 				for id := range uint64(receives) {
@@ -458,8 +461,8 @@ func TestBehindFailedAtomic(t *testing.T) {
 	}
 }
 
-// TestHostileAdvert: a receive that the peer does not have ends the connection, when the peer's
-// device refuses what is written there.
+// TestHostileAdvert checks that advertising a receive that does not exist ends the connection, when
+// the peer's own device refuses the data written there.
 func TestHostileAdvert(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	r.greets()
@@ -476,8 +479,8 @@ func TestHostileAdvert(t *testing.T) {
 	require.Error(t, b.qp.Err())
 }
 
-// TestConfirmed: a Send and a Write complete when the peer is known to have them, and with
-// SendRelaxed or Config.Relaxed before that.
+// TestConfirmed checks that a Send and a Write complete once the peer is known to have them, and
+// earlier with SendRelaxed or Config.Relaxed.
 func TestConfirmed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -498,7 +501,7 @@ func TestConfirmed(t *testing.T) {
 			b.post(send, write)
 			r.hears(wire.Data)
 			if c.waits {
-				r.hears(wire.Credit) // it asks for both
+				r.hears(wire.Credit) // requests confirmation of both
 				for id := uint64(1); id <= 2; id++ {
 					time.Sleep(20 * time.Millisecond)
 					var wcs [1]verbs.WC
@@ -515,8 +518,8 @@ func TestConfirmed(t *testing.T) {
 	}
 }
 
-// TestNoEngine: a connection with a peer that is a plain device, or speaks another version, is
-// refused on both sides.
+// TestNoEngine checks that both sides refuse a connection with a peer that is a plain device or
+// speaks another version.
 func TestNoEngine(t *testing.T) {
 	in, _ := newIWARP(t, ext.Operations, ibcompat.Config{})
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
@@ -569,8 +572,7 @@ func TestNoEngine(t *testing.T) {
 	require.ErrorAs(t, connect, &peer)
 	require.ErrorIs(t, connect, cm.ErrRejected)
 
-	// The engine of the peer says that it is the engine which refuses; a program that refuses is a
-	// program.
+	// A refusal by the peer's engine is recognizable as such, and so is one by its program.
 	_, newer := newIWARP(t, ext.Operations, ibcompat.Config{})
 	ctx := open(t, newer)
 	ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Context: ctx})
@@ -595,7 +597,7 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// newCalled is newRaw with the roles exchanged: the wrapped device has called, and may speak first.
+// newCalled is newRaw with the roles swapped: the wrapped device connects, and may send first.
 func newCalled(t *testing.T) (r *raw, b *end) {
 	t.Helper()
 	ctx := soon(t)
@@ -620,9 +622,9 @@ func newCalled(t *testing.T) (r *raw, b *end) {
 	return r, b
 }
 
-// TestEndBeforeHello: who has called does not end the connection before it has heard from the peer,
-// which tells that the peer's program knows of the connection: the kernel of siw has a BUG for one
-// that ends earlier. A peer that stays silent is not waited for without end.
+// TestEndBeforeHello checks that the connecting side does not close the connection before it has
+// heard from the peer, which shows that the peer's program knows of the connection: kernel siw hits
+// a BUG if a connection ends earlier. A peer that stays silent is not awaited indefinitely.
 func TestEndBeforeHello(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		r, b := newCalled(t)
@@ -650,9 +652,9 @@ func TestEndBeforeHello(t *testing.T) {
 	}
 }
 
-// FuzzPeer: whatever a peer says, and whatever the program does meanwhile, everything that the
-// program posts completes, memory that it has not given is untouched, and the connection can be
-// closed.
+// FuzzPeer checks that whatever a peer sends, and whatever the program does meanwhile, everything
+// that the program posts completes, memory that it did not expose remains untouched, and the
+// connection can be closed.
 func FuzzPeer(f *testing.F) {
 	const (
 		raws = iota
@@ -688,7 +690,7 @@ func FuzzPeer(f *testing.F) {
 		at, left, first := rawSlots*rawLen, 40, uint64(0)
 		say := func(msg []byte) {
 			if sge, err := r.mem.SGE(at, copy(r.mem.Bytes()[at:], msg)); err == nil && left > 0 {
-				// the connection may have ended
+				// the connection may be closed already
 				_, _ = r.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGL: []verbs.SGE{sge}}})
 				at, left = at+len(msg), left-1
 			}
@@ -734,7 +736,7 @@ func FuzzPeer(f *testing.F) {
 		for range posted {
 			b.wait()
 		}
-		copy(b.mr.Bytes()[2048:][:64], was[2048:]) // what good messages have brought
+		copy(b.mr.Bytes()[2048:][:64], was[2048:]) // written by valid messages
 		require.Equal(t, was, b.mr.Bytes())
 	})
 }

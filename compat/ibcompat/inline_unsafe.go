@@ -9,7 +9,7 @@ import (
 )
 
 // appendMemory appends the n bytes at an address of the process. The element of an inline request
-// names memory by its address alone, and the library reads it there.
+// identifies memory by address alone, and the library reads it there.
 func appendMemory(b []byte, addr uint64, n uint32) []byte {
 	if n == 0 {
 		return b
@@ -24,5 +24,5 @@ func appendMemory(b []byte, addr uint64, n uint32) []byte {
 	return b
 }
 
-// addressOf is the address of memory that is not empty.
+// addressOf returns the address of a non-empty slice.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// newIWARP returns a user-space RNIC, without some operations, and the same wrapped.
+// newIWARP returns a user-space RNIC without some operations, and the same RNIC wrapped.
 func newIWARP(t testing.TB, without verbs.OpSet, cfg ibcompat.Config) (in, dev *verbs.Device) {
 	t.Helper()
 	nic, err := usiw.New(usiw.Config{Without: without})
@@ -33,11 +33,11 @@ func newIWARP(t testing.TB, without verbs.OpSet, cfg ibcompat.Config) (in, dev *
 	return in, dev
 }
 
-// rnics are pairs of RNICs: with RFC 7306, without, and one of each. A connection of the last is as
-// one without.
+// rnics are pairs of RNICs: with RFC 7306, without, and one of each. A connection of the mixed pair
+// behaves like one without.
 var rnics = []struct {
 	name            string
-	active, passive verbs.OpSet // that they lack
+	active, passive verbs.OpSet // operations that they lack
 	native          bool
 }{
 	{"full", 0, 0, true},
@@ -75,7 +75,7 @@ func TestVerbsIWARP(t *testing.T) {
 func TestSupportIWARP(t *testing.T) {
 	overIWARP(t, func(t *testing.T, native bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
-		// then the hello has come
+		// the hello has arrived by then
 		a.post(verbs.Read(verbs.Remote{Addr: b.mr.Addr(), Length: 1 << 30, RKey: b.mr.RKey()}, a.sgl(0, 8)...))
 		a.ends(verbs.WCSuccess, 0)
 		for op, want := range map[verbs.Op]ext.Support{verbs.OpSend: ext.Emulated, verbs.OpSendImm: ext.Emulated,
@@ -97,8 +97,8 @@ func TestSupportIWARP(t *testing.T) {
 	})
 }
 
-// TestListIWARP posts a list of everything before the peer has a receive: what stands behind the
-// Send waits for it, and all is executed in order.
+// TestListIWARP posts a list with every operation before the peer has a receive: the requests after
+// the Send wait for it, and all are executed in order.
 func TestListIWARP(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})
@@ -138,9 +138,9 @@ func TestListIWARP(t *testing.T) {
 	})
 }
 
-// TestNotReady: a Send for which the peer has no receive waits as long as the peer has asked for,
-// by InfiniBand's count and time, and then ends the connection. One that has a receive by then does
-// not.
+// TestNotReady checks that a Send for which the peer has no receive waits as long as the peer has
+// requested, by InfiniBand's retry count and timer, and then ends the connection. If a receive is
+// posted in time it does not.
 func TestNotReady(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for _, ready := range []bool{true, false} {
@@ -186,9 +186,9 @@ func connectWith(t testing.TB, active, passive *verbs.Context, cfg verbs.QPConfi
 	return a, b
 }
 
-// TestLongMessages: messages of every size on both sides of what is copied, gathered from and
-// scattered to several elements, both sides at once; into receives that the peer may write, and
-// into those of a QP that allows it no Writes.
+// TestLongMessages sends messages of sizes around the eager limit, gathered from and scattered to
+// several elements, in both directions at once. The receives are ones that the peer may write, and
+// ones of a QP that allows no Writes.
 func TestLongMessages(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		for _, writes := range []bool{true, false} {
@@ -261,8 +261,8 @@ func TestLongMessages(t *testing.T) {
 	})
 }
 
-// TestPeerSleeps: what the peer's program takes no part in needs no program of the peer that polls
-// or waits; the peer's receives are filled, too.
+// TestPeerSleeps checks that operations in which the peer's program takes no part do not need it to
+// poll or wait; the peer's receives are filled too.
 func TestPeerSleeps(t *testing.T) {
 	overIWARP(t, func(t *testing.T, _ bool, active, passive *verbs.Context) {
 		a, b := connect(t, active, passive, verbs.QPConfig{})

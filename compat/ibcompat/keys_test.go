@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// long is a receive of a message that may be longer than a slot, in the middle of a region without
-// remote rights.
+// long is a receive for a message that may exceed a slot, in the middle of a region without remote
+// rights.
 type long struct {
 	mr  *verbs.MR
 	sge verbs.SGE
@@ -42,14 +42,14 @@ func (l long) posted(e *end, id uint64) {
 	require.NoError(e, err)
 }
 
-// now is what is in the memory.
+// now returns the current contents of the memory.
 func (l long) now() []byte {
 	b := make([]byte, 3*longLen)
 	regmem.Fetch(b, l.mr.Bytes())
 	return b
 }
 
-// advertised returns the adverts of the next messages, until there are so many.
+// advertised returns the adverts of the next messages, until there are n of them.
 func (r *raw) advertised(n int) (ads []wire.Advert) {
 	r.Helper()
 	for len(ads) < n {
@@ -65,8 +65,8 @@ func (r *raw) advertised(n int) (ads []wire.Advert) {
 	return ads
 }
 
-// joins connects another such peer on the same PD to the same wrapped device; its end there shares
-// the PD of b.
+// joins connects another raw peer on the same PD to the same wrapped device, where its end shares
+// b's PD.
 func (r *raw) joins(b *end) (r2 *raw, b2 *end) {
 	r.Helper()
 	ctx := soon(r)
@@ -101,15 +101,15 @@ func (r *raw) joins(b *end) (r2 *raw, b2 *end) {
 	return r2, b2
 }
 
-// writes writes EVIL to memory of the peer, and returns when the peer has done it or has ended the
-// connection; then refused is true.
+// writes writes EVIL to memory of the peer. It returns once the peer has executed the Write, or has
+// closed the connection, in which case refused is true.
 func (r *raw) writes(at uint64, key uint32) (refused bool) {
 	r.Helper()
 	copy(r.mem.Bytes()[rawSlots*rawLen:], "EVIL")
 	sge, err := r.mem.SGE(rawSlots*rawLen, 4)
 	require.NoError(r, err)
 	wr := verbs.Write(verbs.Remote{Addr: at, Length: 1 << 30, RKey: key}, sge)
-	// of nothing: its answer comes behind the Write
+	// an empty Read, whose answer follows the Write
 	read := verbs.Read(verbs.Remote{Addr: at, Length: 1 << 30}, verbs.SGE{})
 	read.SGL, read.ID = nil, 77
 	_, err = r.qp.PostSend([]verbs.SendWR{wr, read})
@@ -127,8 +127,8 @@ func (r *raw) writes(at uint64, key uint32) (refused bool) {
 	}
 }
 
-// TestHostileKeys: what a peer gets to fill a receive opens that receive, to that QP, until a
-// message has taken it; and nothing else.
+// TestHostileKeys checks that the keys that a peer gets for filling a receive open only that
+// receive, only to that QP, and only until a message has consumed it.
 func TestHostileKeys(t *testing.T) {
 	placed := func(r *raw, n uint64) { r.say(message(wire.Header{Kind: wire.Placed, Value: n})) }
 	for _, c := range []struct {
@@ -156,7 +156,7 @@ func TestHostileKeys(t *testing.T) {
 			b.ends(verbs.WCSuccess, 1)
 			return r.writes(at, key)
 		}, false},
-		{"StaleKey", func(r *raw, b *end, l long, at uint64, key uint32) bool { // the memory is open again, by another key
+		{"StaleKey", func(r *raw, b *end, l long, at uint64, key uint32) bool { // the memory is open again under another key
 			placed(r, 0)
 			b.ends(verbs.WCSuccess, 1)
 			l.posted(b, 2)
@@ -175,7 +175,7 @@ func TestHostileKeys(t *testing.T) {
 			require.True(r, r2.writes(at, key))
 			<-b2.id.Done()
 			require.NoError(r, b.qp.Err())
-			return r.writes(at+longLen-4, key) // and it is still open to the right one
+			return r.writes(at+longLen-4, key) // and the valid key still works
 		}, true},
 		{"Read", func(r *raw, b *end, l long, at uint64, key uint32) bool {
 			r.post(verbs.Read(verbs.Remote{Addr: at, Length: 1 << 30, RKey: key}, r.sgl(0, 4)...))

@@ -25,17 +25,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A process is killed. Its connections are in every phase of their life then: it connects several
-// QPs, uses them for a while, ends them in several ways, and begins again. The test is the other
-// end of all of them.
+// A process is killed while its connections are in every phase of their lifetime: it connects
+// several QPs, uses them for a while, closes them in various ways, and starts over. The test is the
+// other end of all of these connections.
 const (
-	killedVariable = "GOVERBS_KILLED" // in the process: the way in which its QPs are connected
-	killedRounds   = 2                // processes, of each way
-	killedQPs      = 6                // at a time
+	killedVariable = "GOVERBS_KILLED" // in the process: how its QPs are connected
+	killedRounds   = 2                // processes, for each way
+	killedQPs      = 6                // at once
 	killedLimit    = 30 * time.Second
 )
 
-// killedWays are what both sides do, by the way in which the QPs are connected.
+// killedWays maps each way of connecting QPs to what both sides do.
 var killedWays = map[string]func(t *testing.T, ctx *verbs.Context, p *partner){
 	"calls": func(t *testing.T, ctx *verbs.Context, p *partner) {
 		if p.mortal {
@@ -58,19 +58,19 @@ var killedWays = map[string]func(t *testing.T, ctx *verbs.Context, p *partner){
 type partner struct {
 	in     *bufio.Reader
 	out    io.Writer
-	gone   context.Context // ends when the process is killed
+	gone   context.Context // done when the process is killed
 	mortal bool            // this is the process that will be killed
 }
 
-// line is the next line of the partner; "" if there will be none.
+// line returns the next line of the partner, or "" if there are no more.
 func (p *partner) line() string {
 	s, _ := p.in.ReadString('\n')
 	return strings.TrimSpace(s)
 }
 
-// TestKilled: whatever phase its connections are in when a process is killed, the other side gets
-// each completion once and in order, and a reason, and can close everything; and it can be
-// connected with the next process.
+// TestKilled checks that whatever phase its connections are in when a process is killed, the other
+// side gets each completion exactly once, in order and with a reason, can close everything, and can
+// connect to the next process.
 func TestKilled(t *testing.T) {
 	if way := os.Getenv(killedVariable); way != "" {
 		forever, cancel := context.WithTimeout(context.Background(), testprogram.Limit)
@@ -88,7 +88,7 @@ func TestKilled(t *testing.T) {
 			ctx := open(t, dev)
 			rounds := killedRounds
 			if way == "by hand" {
-				rounds = 1 // those whose peer never comes wait for 4 s
+				rounds = 1 // those whose peer never appears wait for 4 s
 			}
 			for i := range rounds {
 				t.Run(fmt.Sprint(i), func(t *testing.T) { killed(t, ctx, way) })
@@ -104,7 +104,7 @@ func sometimesPlain() verbs.OpSet {
 	return ext.Operations
 }
 
-// killed starts a process, kills it some time later, and plays its partner until then.
+// killed starts a process, kills it some time later, and acts as its partner until then.
 func killed(t *testing.T, ctx *verbs.Context, way string) {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -131,11 +131,11 @@ func killed(t *testing.T, ctx *verbs.Context, way string) {
 	require.NoError(t, <-done)
 }
 
-// answerAll tells the partner an address and accepts all calls there.
+// answerAll sends an address to the partner and accepts all calls there.
 func answerAll(t *testing.T, ctx *verbs.Context, p *partner) {
 	ln, err := cm.Listen(p.gone, "127.0.0.1:0", cm.Config{Context: ctx})
 	require.NoError(t, err)
-	fmt.Fprintln(p.out, ln.Addr()) // the partner may have been killed
+	fmt.Fprintln(p.out, ln.Addr()) // the partner may be dead
 	var all sync.WaitGroup
 	for {
 		req, err := ln.Accept(p.gone)
@@ -157,7 +157,7 @@ func answerAll(t *testing.T, ctx *verbs.Context, p *partner) {
 	require.NoError(t, ln.Close())
 }
 
-// callAgain calls the partner at the address that it tells, with several QPs at a time.
+// callAgain connects several QPs at once to the address that the partner sends.
 func callAgain(t *testing.T, ctx *verbs.Context, p *partner) {
 	address := p.line()
 	if address == "" {
@@ -186,7 +186,7 @@ func callAgain(t *testing.T, ctx *verbs.Context, p *partner) {
 	all.Wait()
 }
 
-// unlessKilled reports an error that has another reason than the end of the partner.
+// unlessKilled reports an error unless it is due to the partner's death.
 func unlessKilled(t *testing.T, p *partner, err error) {
 	if !p.mortal && errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
@@ -194,8 +194,7 @@ func unlessKilled(t *testing.T, p *partner, err error) {
 	<-p.gone.Done()
 }
 
-// handsOver tells the partner the QPs of this side and brings them up, one sooner and another one
-// later.
+// handsOver sends the QPs of this side to the partner and brings them up at different times.
 func handsOver(t *testing.T, ctx *verbs.Context, p *partner) {
 	var ends [killedQPs]*end
 	for i := range ends {
@@ -219,8 +218,8 @@ func handsOver(t *testing.T, ctx *verbs.Context, p *partner) {
 	all.Wait()
 }
 
-// lives uses a connection, whose peer has told where its memory is, until it ends. Errors are
-// reported by the process that stays.
+// lives uses a connection until it ends; the peer has sent the location of its memory. Errors are
+// reported by the surviving process.
 func (e *end) lives(p *partner, remote []byte) {
 	to, err := verbs.ParseRemote(remote)
 	if err != nil {
@@ -251,7 +250,7 @@ func (e *end) lives(p *partner, remote []byte) {
 	if e.qp.Err() == nil {
 		e.Errorf("no reason for %v", l.failed)
 	}
-	// by hand it stays up until a request has failed
+	// one brought up manually stays up until a request fails
 	_ = e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 	for l.sends.done < l.sends.posted || l.recvs.done < l.recvs.posted {
 		if !l.complete() {
@@ -263,14 +262,14 @@ func (e *end) lives(p *partner, remote []byte) {
 	}
 }
 
-// life is what an end has posted, and what of it has completed.
+// life tracks what an end has posted and which of it has completed.
 type life struct {
 	*end
 	sends, recvs struct{ posted, done uint64 }
-	failed       verbs.WCStatus // of the first request that has failed
+	failed       verbs.WCStatus // of the first failed request
 }
 
-const recvID = 1 << 32 // in the IDs of receives
+const recvID = 1 << 32 // set in the IDs of receives
 
 func (l *life) receive() {
 	if _, err := l.qp.PostRecv([]verbs.RecvWR{{ID: recvID | l.recvs.posted, SGL: l.sgl(2048, 64)}}); err != nil {
@@ -294,7 +293,7 @@ func (l *life) request(to verbs.Remote) {
 	l.sends.posted += uint64(n)
 }
 
-// complete takes a completion, which must be the next one of its queue. It reports false if there
+// complete polls a completion, which must be the next one of its queue. It reports false if there
 // is none.
 func (l *life) complete() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), killedLimit)

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// metered is an RNIC that counts the messages of its QPs: their Sends.
+// metered is an RNIC that counts its QPs' messages, that is, Sends.
 type metered struct {
 	verbs.ProviderDevice
 	messages *atomic.Int64
@@ -72,7 +72,7 @@ func (q meteredQP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.ProviderQP.PostSend(wrs)
 }
 
-// newMetered returns a wrapped RNIC of this kind, and its count.
+// newMetered returns a wrapped RNIC of this kind, and its counter.
 func newMetered(t testing.TB, without verbs.OpSet) (*verbs.Context, *atomic.Int64) {
 	t.Helper()
 	nic, err := usiw.New(usiw.Config{Without: without})
@@ -87,9 +87,9 @@ func newMetered(t testing.TB, without verbs.OpSet) (*verbs.Context, *atomic.Int6
 	return open(t, dev), messages
 }
 
-// TestConfirmationMessages: to know that the peer, which sends nothing, has all of a list takes one
-// message and its answer at most. A list that ends with a message asks by that; one that ends with
-// a Read or an atomic learns it from the answer to that.
+// TestConfirmationMessages checks that confirming a list to a peer that sends nothing takes at most
+// one message and its acknowledgement. A list that ends with a message carries the request in it;
+// one that ends with a Read or an atomic is confirmed by the response.
 func TestConfirmationMessages(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -99,9 +99,9 @@ func TestConfirmationMessages(t *testing.T) {
 			name              string
 			list              func(a, b *end) []verbs.SendWR
 			messages          int64 // of the list itself
-			plain             int64 // more of these without RFC 7306
+			plain             int64 // additional ones without RFC 7306
 			asked, answered   int64
-			plainAsks, silent int64 // of asked and answered, without RFC 7306
+			plainAsks, silent int64 // asked and answered without RFC 7306
 		}{
 			{name: "Sends", list: func(a, b *end) []verbs.SendWR { return repeat(8, verbs.Send(a.sgl(0, 8)...)) },
 				messages: 8, answered: 1, silent: 1},
@@ -141,8 +141,8 @@ func TestConfirmationMessages(t *testing.T) {
 				if c.without != 0 {
 					wantSent, wantBack = l.messages+l.plain+l.plainAsks, l.silent
 				}
-				// At first there are messages about receives too; and on a busy machine an answer
-				// that may wait a moment can go before it is asked for.
+				// There are initial messages about receives too, and on a busy machine a delayed
+				// acknowledgement can be sent before it is requested.
 				want := [2]int64{wantSent, wantBack}
 				var seen [][2]int64
 				for range 8 {
@@ -160,7 +160,7 @@ func TestConfirmationMessages(t *testing.T) {
 	}
 }
 
-// there is the beginning of the end's memory, for the peer.
+// there returns the start of the end's memory, for the peer.
 func (e *end) there() verbs.Remote {
 	return verbs.Remote{Addr: e.mr.Addr() + 1024, Length: 1 << 30, RKey: e.mr.RKey()}
 }
@@ -173,13 +173,13 @@ func repeat(n int, wr verbs.SendWR) []verbs.SendWR {
 	return list
 }
 
-// asks sends a message of the program with a question, and tells of a receive.
+// asks sends a message of the program with FlagAsk, and adverts of a receive.
 func (r *raw) asks(adverts uint64) {
 	h := wire.Header{Kind: wire.Data, Flags: wire.FlagAsk, Taken: r.taken, Adverts: 1, First: adverts}
 	r.say((&wire.Advert{Total: 64}).Append(message(h)))
 }
 
-// polls takes a completion by polling.
+// polls polls a completion.
 func (e *end) polls() verbs.WC {
 	e.Helper()
 	var wcs [1]verbs.WC
@@ -195,14 +195,15 @@ func (e *end) polls() verbs.WC {
 	return verbs.WC{}
 }
 
-// TestAnswerWaits: while the program polls, the answer to a question that has come with a message
-// waits for what the program does. It goes with the program's message, or with news of its
-// receives. If the program takes too long it goes before that, so each is tried until it is seen.
+// TestAnswerWaits checks that while the program polls, an acknowledgement requested by a message is
+// delayed until the program acts: it is carried by the program's own message, or with adverts of
+// its receives. It is sent earlier if the program takes too long, so each case is repeated until it
+// is observed.
 func TestAnswerWaits(t *testing.T) {
 	const messages = 12 // each has a receive, however slow the program is
 	for _, c := range []struct {
 		name  string
-		sends bool // the program answers a message with one, and not only with a receive
+		sends bool // the program answers a message with one, not only with a receive
 		kind  wire.Kind
 		holds func(h wire.Header) bool
 	}{
@@ -235,7 +236,7 @@ func TestAnswerWaits(t *testing.T) {
 				})
 				defer program.Wait()
 				defer over.Store(true)
-				for i := range uint64(messages) { // the first ones may find the pump's own goroutine at work
+				for i := range uint64(messages) { // the first ones may meet the pump's own goroutine at work
 					r.asks(i)
 					if h, _ := r.hears(c.kind); c.holds(h) {
 						return true
@@ -253,8 +254,8 @@ func TestAnswerWaits(t *testing.T) {
 	}
 }
 
-// TestAnswerComes: the answer to a question that has come with a message comes though the program
-// that took the message does nothing more, or sleeps.
+// TestAnswerComes checks that the acknowledgement requested by a message is sent even if the
+// program that received it does nothing more, or sleeps.
 func TestAnswerComes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -274,8 +275,8 @@ func TestAnswerComes(t *testing.T) {
 	}
 }
 
-// TestCloseEndsSleep: who sleeps in CQ.Wait is woken by the end of the CQ, though the QP for whose
-// messages it slept has gone without a completion.
+// TestCloseEndsSleep checks that a goroutine sleeping in CQ.Wait wakes when the CQ is closed,
+// although the QP for whose messages it slept was closed without a completion.
 func TestCloseEndsSleep(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)

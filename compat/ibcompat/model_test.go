@@ -21,15 +21,15 @@ import (
 )
 
 // The model is memory to which the requests of a queue are applied one after the other. It is
-// compared with what the devices do: every byte of the target, of each receive and of each answer,
-// and every completion.
+// compared with the devices' results: every byte of the target, of each receive and of each
+// response, and every completion.
 const (
 	modelOps    = 250
 	modelMemory = 40_000 // bytes of source and target
-	modelMost   = 9_000  // the longest transfer: more than two that are copied
+	modelMost   = 9_000  // the longest transfer: more than twice what is copied
 )
 
-// TestModel runs random requests in both directions of two connections at a time.
+// TestModel runs random requests in both directions of two connections concurrently.
 // GOVERBS_MODEL_SEED repeats a run.
 func TestModel(t *testing.T) {
 	seed := rand.Uint64()
@@ -92,13 +92,13 @@ func newModelEnd(t *testing.T, ctx *verbs.Context) *modelEnd {
 	return m
 }
 
-// direction is the requests of one end and what they do at the other.
+// direction is the requests of one end and their effects at the other.
 type direction struct {
 	from, to *modelEnd
 	list     []verbs.SendWR
 	visible  []verbs.WC        // of the sender, in order
-	messages []verbs.WC        // of the receiver, in order, with ID as their number
-	boxes    map[uint64][]byte // what the receives of these have
+	messages []verbs.WC        // of the receiver, in order, with the message number as ID
+	boxes    map[uint64][]byte // expected contents of their receives
 	target   []byte
 	sinks    []byte
 }
@@ -168,13 +168,13 @@ func (d *direction) add(rng *rand.Rand, i int) {
 		binary.NativeEndian.PutUint64(d.target[word:], next)
 	}
 	if i > 0 && d.list[i-1].Opcode == verbs.WRRDMARead {
-		wr.Flags |= verbs.SendFence // or a Write could overtake the Read's answer
+		wr.Flags |= verbs.SendFence // otherwise a Write could overtake the Read's answer
 	}
 	if wc.Opcode == verbs.WCSend || wc.Opcode == verbs.WCRDMAWrite {
 		if n <= 100 && rng.IntN(2) == 0 {
 			wr.Flags |= verbs.SendInline
 		}
-		if rng.IntN(4) == 0 && i < modelOps-1 { // the last shows that all have arrived
+		if rng.IntN(4) == 0 && i < modelOps-1 { // the last one shows that all have arrived
 			wr.Flags |= verbs.SendRelaxed
 		}
 		if rng.IntN(4) == 0 {
@@ -189,7 +189,7 @@ func (d *direction) add(rng *rand.Rand, i int) {
 	d.list = append(d.list, wr)
 }
 
-// split is a range of a region in up to three elements; with no random numbers in one.
+// split divides a range of a region into up to three elements, or returns it as one if rng is nil.
 func (d *direction) split(rng *rand.Rand, mr *verbs.MR, at, n int) (sgl []verbs.SGE) {
 	for i := range 3 {
 		k := n
@@ -206,7 +206,7 @@ func (d *direction) split(rng *rand.Rand, mr *verbs.MR, at, n int) (sgl []verbs.
 	return sgl
 }
 
-// send posts all requests, takes the completions, and compares them and the memory at the end.
+// send posts all requests, polls the completions, and compares them and the final memory.
 func (d *direction) send() {
 	t, wcs := d.from, make([]verbs.WC, 8)
 	var got []verbs.WC
@@ -236,7 +236,7 @@ func (d *direction) send() {
 	require.True(t, bytes.Equal(d.target, b[:modelMemory]), "the target")
 }
 
-// receive posts receives, some at a time, and compares what arrives.
+// receive posts receives, a few at once, and compares what arrives.
 func (d *direction) receive(rng *rand.Rand) {
 	t, wcs := d.to, make([]verbs.WC, 8)
 	posted := 0

@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DeviceByName returns the device of a name as verbs.DeviceByName does, and for "ib:NAME" the
-// device NAME, wrapped with cfg. The devices that it wraps are not registered: each call for one
-// returns another.
+// DeviceByName returns the device called name, like verbs.DeviceByName; for "ib:NAME" it returns
+// the device NAME, wrapped with cfg. Wrapped devices are not registered: each call returns a new
+// one.
 func DeviceByName(name string, cfg Config) (*verbs.Device, error) {
 	in, wrapped := strings.CutPrefix(name, Prefix)
 	dev, err := verbs.DeviceByName(in)

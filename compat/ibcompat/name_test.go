@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDeviceByName: a name with the prefix is the wrapped device, one without it the device, and
-// there is no other.
+// TestDeviceByName checks that a name with the prefix returns the wrapped device and one without it
+// the device itself, and that other names fail.
 func TestDeviceByName(t *testing.T) {
 	in, _ := newRoCE(t)
 	registered, err := verbs.Register(in.Provider())

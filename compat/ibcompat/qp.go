@@ -13,16 +13,16 @@ import (
 )
 
 // qp is a queue pair (verbs.ProviderQPBypass, ProviderMWBinder). While nothing is being composed,
-// requests are posted past it.
+// requests bypass it.
 type qp struct {
 	*forward.QP
 	dom  *domain
 	send *cq
-	shut atomic.Bool // requests go through mu
+	shut atomic.Bool // requests do not bypass mu
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the following
 	composer
-	failing sync.WaitGroup // goroutines that move the QP to ERR
+	failing sync.WaitGroup // goroutines moving the QP to ERR
 }
 
 func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.ProviderQP, verbs.QPCap, error) {
@@ -45,7 +45,7 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 
 func (q *qp) Bypass() (*verbs.QP, *atomic.Bool) { return q.In, &q.shut }
 
-// PostSend posts what does not go past the QP.
+// PostSend posts requests that do not bypass the QP.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, err
 }
 
-// Modify also ends what is being composed: in ERR it is flushed, in RESET forgotten.
+// Modify also ends composing: in ERR its request is flushed, in RESET it is dropped.
 func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if err := q.In.Modify(attr, mask); err != nil || mask&verbs.QPAttrState == 0 {
 		return err
@@ -68,7 +68,7 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// Destroy flushes what is being composed with the rest. Its completions are changed into the
+// Destroy flushes the request being composed with the others. Their completions are replaced by the
 // program's when they are polled.
 func (q *qp) Destroy() error {
 	if q.close() && q.In.State() != verbs.QPStateReset {
@@ -81,8 +81,8 @@ func (q *qp) Destroy() error {
 	return err
 }
 
-// BindMW implements verbs.ProviderMWBinder. The bind cannot wait for a masked atomic, because the
-// new key is its result.
+// BindMW implements verbs.ProviderMWBinder. The bind cannot wait for a masked atomic, because it
+// returns the new key.
 func (q *qp) BindMW(id uint64, flags verbs.SendFlags, b *verbs.MWBind) (uint32, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// mr is a memory region (verbs.ProviderMR, ProviderMRReregisterer). Its context finds it by its
-// local key, so that the original value of a composed atomic can be stored in it.
+// mr is a memory region (verbs.ProviderMR, ProviderMRReregisterer). Its context finds it by lkey in
+// order to store the original value of a composed atomic in it.
 type mr struct {
 	forward.MR
 	ctx *vcontext
 
-	mu     sync.RWMutex // guards what follows; held for reading while mem is written
+	mu     sync.RWMutex // guards the following; held for reading while mem is written
 	pd     *domain
-	mem    []byte // nil = not memory of the process, or gone
+	mem    []byte // nil if not memory of the process, or closed
 	iova   uint64
 	access verbs.AccessFlags
 }
@@ -49,7 +49,7 @@ func (m *mr) list(key uint32) {
 	m.ctx.regions[key] = m
 }
 
-// unlist forgets a key, unless another region has it by now.
+// unlist removes a key, unless another region has it by now.
 func (m *mr) unlist(key uint32) {
 	m.ctx.keys.Lock()
 	defer m.ctx.keys.Unlock()
@@ -58,7 +58,7 @@ func (m *mr) unlist(key uint32) {
 	}
 }
 
-// Dereg waits for those who write to the memory. If the device refuses, the region is what it was.
+// Dereg waits for writers of the memory. If the device refuses, the region remains unchanged.
 func (m *mr) Dereg() error {
 	key := m.LKey()
 	m.mu.Lock()
@@ -96,8 +96,8 @@ func (m *mr) Rereg(flags verbs.ReregFlags, pd verbs.ProviderPD, mem []byte, iova
 	return nil
 }
 
-// writable returns the memory of an element, in a region of the PD that may be written to locally,
-// and the lock that keeps it there; nil if there is no such memory.
+// writable returns the memory of an element and the lock that keeps it valid, held for reading. The
+// memory must be in a region of the PD that is locally writable; otherwise both results are nil.
 func (p *domain) writable(s verbs.SGE) ([]byte, *sync.RWMutex) {
 	p.ctx.keys.RLock()
 	m := p.ctx.regions[s.LKey]
@@ -114,7 +114,7 @@ func (p *domain) writable(s verbs.SGE) ([]byte, *sync.RWMutex) {
 	return m.mem[off:][:s.Length], &m.mu
 }
 
-// foreign reports whether an element is in memory that is not of the process, such as a dma-buf.
+// foreign reports whether an element is in memory outside the process, such as a dma-buf.
 func (p *domain) foreign(s verbs.SGE) bool {
 	p.ctx.keys.RLock()
 	m := p.ctx.regions[s.LKey]

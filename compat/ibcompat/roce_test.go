@@ -20,9 +20,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// roce stands for a RoCE adapter: a user-space RNIC that says it is one, and that hides its masked
-// atomics. So requests take time, several connections contend, and the race detector sees all of
-// it.
+// roce stands in for a RoCE adapter: a user-space RNIC that reports itself as one and hides its
+// masked atomics. So requests take time, connections contend, and the race detector sees
+// everything.
 type roce struct{ verbs.ProviderDevice }
 
 func (d roce) Info() verbs.DeviceInfo {
@@ -48,7 +48,7 @@ func (c roceContext) Ops() verbs.OpSet {
 	return c.ProviderContext.Ops() &^ verbs.MakeOpSet(verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap)
 }
 
-// newRoCE returns such a device, and the same wrapped.
+// newRoCE returns such a device, and the same device wrapped.
 func newRoCE(t testing.TB) (in, dev *verbs.Device) {
 	t.Helper()
 	nic, err := usiw.New(usiw.Config{})
@@ -62,14 +62,14 @@ func newRoCE(t testing.TB) (in, dev *verbs.Device) {
 	return in, dev
 }
 
-// soon is when a test gives up.
+// soon returns a context with the timeout of a test.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// end is one end of a connection, with everything that it needs.
+// end is one end of a connection, with everything it needs.
 type end struct {
 	testing.TB
 	ctx *verbs.Context
@@ -110,7 +110,7 @@ func open(t testing.TB, dev *verbs.Device) *verbs.Context {
 	return ctx
 }
 
-// connect makes a connection between two devices, whose active end is a.
+// connect connects two devices; a is the active end.
 func connect(t testing.TB, active, passive *verbs.Context, cfg verbs.QPConfig) (a, b *end) {
 	t.Helper()
 	at := netip.MustParseAddrPort("127.0.0.1:0")
@@ -138,7 +138,7 @@ func join(t testing.TB, ln *cm.Listener, a, b *end) {
 	t.Cleanup(func() { require.NoError(t, a.id.Close()); require.NoError(t, b.id.Close()) })
 }
 
-// sgl is n bytes of the end's memory.
+// sgl returns n bytes of the end's memory.
 func (e *end) sgl(off, n int) []verbs.SGE {
 	e.Helper()
 	sge, err := e.mr.SGE(off, n)
@@ -146,7 +146,7 @@ func (e *end) sgl(off, n int) []verbs.SGE {
 	return []verbs.SGE{sge}
 }
 
-// word is one of the end's memory.
+// word returns a word of the end's memory.
 func (e *end) word(off int) uint64 {
 	var b [8]byte
 	regmem.Fetch(b[:], e.mr.Bytes()[off:][:8])
@@ -159,8 +159,8 @@ func (e *end) put(off int, v uint64) {
 	regmem.Place(e.mr.Bytes()[off:][:8], b[:])
 }
 
-// on makes wr a request on the word at off of the peer's memory, with the word at sink of e's as
-// its sink.
+// on directs wr at the word at off of the peer's memory, with the word at sink of e's memory as its
+// sink.
 func (e *end) on(wr verbs.SendWR, sink int, peer *end, off int) verbs.SendWR {
 	wr.SGL, wr.RemoteAddr, wr.RKey = e.sgl(sink, 8), peer.mr.Addr()+uint64(off), peer.mr.RKey()
 	wr.Flags |= verbs.SendSignaled
@@ -191,7 +191,7 @@ func (e *end) wait() verbs.WC {
 	return wcs[0]
 }
 
-// ends requires that the next completions are these, with this status.
+// ends requires that the next completions have these IDs and this status.
 func (e *end) ends(status verbs.WCStatus, ids ...uint64) {
 	e.Helper()
 	for _, id := range ids {

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// itself makes a QP that is its own peer. The attributes for RTR and RTS can be changed before.
+// itself returns a QP that is its own peer. change can modify the attributes for RTR and RTS.
 func itself(t testing.TB, ctx *verbs.Context, change func(rtr, rts *verbs.QPAttr)) *end {
 	t.Helper()
 	e := newEnd(t, ctx, verbs.QPConfig{})
@@ -27,7 +27,7 @@ func itself(t testing.TB, ctx *verbs.Context, change func(rtr, rts *verbs.QPAttr
 	return e
 }
 
-// alone connects a QP in INIT with itself.
+// alone connects a QP in INIT to itself.
 func (e *end) alone(change func(rtr, rts *verbs.QPAttr)) {
 	e.Helper()
 	first, second := e.rtr(e.qp.Num()), rts
@@ -38,8 +38,8 @@ func (e *end) alone(change func(rtr, rts *verbs.QPAttr)) {
 	require.NoError(e, e.qp.Modify(second, rtsMask))
 }
 
-// worksAlone requires that everything goes from an end to itself. Its CQ has the completions of
-// both queues.
+// worksAlone requires that every operation works from an end to itself. Its CQ gets the completions
+// of both queues.
 func (e *end) worksAlone() {
 	e.Helper()
 	e.put(1024, 40)
@@ -61,13 +61,13 @@ func overEach(t *testing.T, test func(t *testing.T, ctx *verbs.Context)) {
 	}
 }
 
-// TestSelf: a QP can be its own peer, and everything goes from it to itself, in order.
+// TestSelf checks that a QP can be its own peer, and that every operation works on it, in order.
 func TestSelf(t *testing.T) {
 	overEach(t, func(t *testing.T, ctx *verbs.Context) {
 		a := itself(t, ctx, nil)
 		a.worksAlone()
 
-		// A list waits for the receive of its first message, with everything behind it.
+		// A list waits for the receive of its first message, as does everything after it.
 		a.put(1024, 100)
 		a.put(64, 500)
 		copy(a.mr.Bytes(), "hello")
@@ -99,7 +99,7 @@ func TestSelf(t *testing.T) {
 		} {
 			got := a.wait()
 			want.QPNum = a.qp.Num()
-			want.Opcode = got.Opcode // of masked atomics it is another one
+			want.Opcode = got.Opcode // of masked atomics it differs
 			require.Equal(t, want, got, i)
 		}
 		a.recv(71)
@@ -118,8 +118,8 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-// TestSelfLong: every byte of messages that are longer than what is copied at a time, with elements
-// that begin and end anywhere.
+// TestSelfLong checks every byte of messages longer than what is copied at once, with elements that
+// start and end anywhere.
 func TestSelfLong(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
 	a := newEnd(t, open(t, dev),
@@ -166,7 +166,7 @@ func TestSelfLong(t *testing.T) {
 	require.Equal(t, make([]byte, n), to, "of what does not fit nothing is written")
 }
 
-// steps are requests of a QP that is its own peer which take several steps: all of them copy the
+// steps returns requests of a QP that is its own peer which take several steps. Each copies the
 // first half of a region to the second.
 const stepsLen = 5<<20 + 1
 
@@ -187,8 +187,8 @@ func steps(t *testing.T, a *end) (mr *verbs.MR, requests map[string]verbs.SendWR
 		"read":      verbs.Read(verbs.Remote{Addr: from.Addr, Length: 1 << 30, RKey: mr.RKey()}, to)}
 }
 
-// TestSelfSteps: a long request is executed whole, in order with what stands behind it, and the QP
-// can be used meanwhile: posting it does not wait for it. In SQD it goes on to its end.
+// TestSelfSteps checks that a long request is executed completely, in order with later ones, and
+// that the QP can be used meanwhile: posting does not wait for it. In SQD it continues to its end.
 func TestSelfSteps(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
 	a := itself(t, open(t, dev), nil)
@@ -198,7 +198,7 @@ func TestSelfSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			again := []verbs.RecvWR{{ID: 1, SGL: requests["read"].SGL}}
 			message := wr.Opcode == verbs.WRSendWithImm || wr.Opcode == verbs.WRRDMAWriteWithImm
-			// reports whether a request was in progress when Post, Query and Modify had returned
+			// reports whether a request was in progress when Post, Query and Modify returned
 			meanwhile := func() bool {
 				for i, seed := range from {
 					from[i] = seed + byte(i>>12) + 7
@@ -211,7 +211,7 @@ func TestSelfSteps(t *testing.T) {
 				_, err := a.qp.Query()
 				require.NoError(t, err)
 				require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
-				copying := to[stepsLen-1] == 0 // not by Poll, which may let others run until all is done
+				copying := to[stepsLen-1] == 0 // not by Poll, which may let others run until everything is done
 				wc := a.wait()
 				if message {
 					require.Equal(t, []uint64{1, stepsLen, 9}, []uint64{wc.ID, uint64(wc.ByteLen), uint64(wc.Imm)})
@@ -224,7 +224,7 @@ func TestSelfSteps(t *testing.T) {
 				require.EqualValues(t, 1, a.word(1024))
 				return copying
 			}
-			// A busy machine may take the processor away until all is done, again and again.
+			// A busy machine may repeatedly take the processor away until everything is done.
 			for n, end := 1, time.Now().Add(3*time.Second); !meanwhile(); n++ {
 				require.True(t, n < 100 || time.Now().Before(end), "posting waits for the request")
 				if message {
@@ -236,8 +236,8 @@ func TestSelfSteps(t *testing.T) {
 	}
 }
 
-// TestSelfStepsEnd: a QP can be moved to ERR, reset and closed in the middle of a long request,
-// which then has one completion. Nothing is copied after that.
+// TestSelfStepsEnd checks that a QP can be moved to ERR, reset and closed in the middle of a long
+// request, which then completes once. Nothing is copied afterwards.
 func TestSelfStepsEnd(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -270,15 +270,14 @@ func TestSelfStepsEnd(t *testing.T) {
 	}
 }
 
-// TestSelfFails: of a request that fails the status is that of InfiniBand, also that of the
-// receive. What stands before has been done, what stands behind is flushed, and the QP can be used
-// again after RESET.
+// TestSelfFails checks that a failed request has InfiniBand's status, as has its receive. Earlier
+// requests were executed, later ones are flushed, and the QP can be used again after RESET.
 func TestSelfFails(t *testing.T) {
 	overEach(t, func(t *testing.T, ctx *verbs.Context) {
 		for name, c := range map[string]struct {
 			request func(a *end) verbs.SendWR
 			status  verbs.WCStatus
-			recv    verbs.WCStatus // of the receive that is posted; 0 = it is flushed
+			recv    verbs.WCStatus // of the posted receive; 0 = it is flushed
 			change  func(rtr, rts *verbs.QPAttr)
 			access  verbs.AccessFlags // that the QP denies
 		}{
@@ -382,7 +381,8 @@ func TestSelfFails(t *testing.T) {
 	})
 }
 
-// TestSelfNotReady: a message waits for a receive as often and as long as the QP's attributes say.
+// TestSelfNotReady checks that a message waits for a receive as often and as long as the QP's
+// attributes say.
 func TestSelfNotReady(t *testing.T) {
 	_, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -390,7 +390,7 @@ func TestSelfNotReady(t *testing.T) {
 	a := itself(t, ctx, limited)
 	start := time.Now()
 	a.post(verbs.Send(a.sgl(0, 8)...))
-	for i := range 4 { // what is posted meanwhile does not count
+	for i := range 4 { // posting meanwhile does not count
 		a.post(verbs.SendWR{ID: uint64(i + 1), Opcode: verbs.WRSend})
 	}
 	a.ends(verbs.WCRNRRetryExcErr, 0)
@@ -402,13 +402,13 @@ func TestSelfNotReady(t *testing.T) {
 	b.post(verbs.Send(b.sgl(0, 8)...))
 	b.recv(5)
 	b.ends(verbs.WCSuccess, 5, 0)
-	b.post(verbs.Send(b.sgl(0, 8)...)) // the first wait counts no more
+	b.post(verbs.Send(b.sgl(0, 8)...)) // the first wait no longer counts
 	b.recv(6)
 	b.ends(verbs.WCSuccess, 6, 0)
 }
 
-// TestSelfLeaves: what waits is flushed when the QP goes to ERR or is closed, and forgotten by
-// RESET; in SQD nothing is executed.
+// TestSelfLeaves checks that waiting requests are flushed when the QP goes to ERR or is closed, and
+// dropped by RESET, and that nothing is executed in SQD.
 func TestSelfLeaves(t *testing.T) {
 	overEach(t, func(t *testing.T, ctx *verbs.Context) {
 		a := itself(t, ctx, nil)
@@ -437,7 +437,7 @@ func TestSelfLeaves(t *testing.T) {
 		require.NoError(t, a.qp.Close())
 		a.ends(verbs.WCWRFlushErr, 5)
 
-		// It comes up with another one after that, and the other way round.
+		// Afterwards it can be brought up with another QP, and vice versa.
 		c, d := handPair(t, ctx, ctx)
 		c.alone(nil)
 		c.worksAlone()
@@ -453,8 +453,8 @@ func TestSelfLeaves(t *testing.T) {
 	})
 }
 
-// TestSelfCalled: who calls such a QP by its own name is refused, and a device without a port has
-// such QPs too.
+// TestSelfCalled checks that a caller that uses such a QP's own name is refused, and that a device
+// without a port can have such QPs too.
 func TestSelfCalled(t *testing.T) {
 	in, dev := newIWARP(t, 0, ibcompat.Config{})
 	ctx := open(t, dev)
@@ -474,7 +474,7 @@ func TestSelfCalled(t *testing.T) {
 	b.worksAlone()
 }
 
-// TestSelfMany: goroutines that post and poll at the same time lose nothing.
+// TestSelfMany checks that goroutines that post and poll concurrently lose nothing.
 func TestSelfMany(t *testing.T) {
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
 	a := itself(t, open(t, dev), nil)
@@ -519,7 +519,7 @@ func TestSelfMany(t *testing.T) {
 	<-done
 }
 
-// TestSelfAllocNothing: a request allocates nothing.
+// TestSelfAllocNothing checks that a request does not allocate.
 func TestSelfAllocNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")

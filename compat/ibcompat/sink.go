@@ -11,20 +11,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sinkPage is how much memory is registered at a time, in bytes.
+// sinkPage is the size of a registered block of words, in bytes.
 const sinkPage = 4096
 
-// sinks are words of 8 bytes in registered memory, one for each QP of a PD that composes atomics.
-// The original values arrive there, and not in the sinks of the program: several requests of the
-// program may have the same one, and a value that another request has left there would be taken for
-// the answer.
+// sinks allocates 8-byte words of registered memory, one for each QP of a PD that composes atomics.
+// Original values are returned there and not to the program's sinks: several requests of the
+// program may share a sink, and a value left by another request would be mistaken for the answer.
 type sinks struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the following
 	pages []*verbs.MR
 	free  []sink
 }
 
-// sink is such a word.
+// sink is one such word.
 type sink struct {
 	sge verbs.SGE
 	mem []byte
@@ -66,14 +65,14 @@ func (s *sinks) close() (err error) {
 	return err
 }
 
-// value returns what has arrived, which the device has stored in the order of the host.
+// value returns the original value, which the device stores in host byte order.
 func (w *sink) value() uint64 {
 	var b [8]byte
 	regmem.Fetch(b[:], w.mem)
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// store puts a value into memory of the program, as a device does.
+// store writes a value to the program's memory in host byte order, as a device does.
 func store(mem []byte, v uint64) {
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], v)

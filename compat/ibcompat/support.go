@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Support says how requests of an operation are done that are posted to qp, and why. It is for QPs
-// of any device. On iWARP that depends on the peer; before there is a connection it is what the
-// device can do with a peer that can do the same.
+// Support returns how requests with op posted to qp are executed, and why. qp may belong to any
+// device. On iWARP the answer depends on the peer; before a connection exists, a peer with the same
+// capabilities is assumed.
 func Support(qp *verbs.QP, op verbs.Op) (ext.Support, string) {
 	ctx := qp.Context()
 	name := ctx.Device().Name()

@@ -10,15 +10,16 @@ import (
 // waiting is a queue of requests.
 type waiting struct{ queue.Ring[held] }
 
-// held is a copy of a request: nothing of the program's is kept but the memory of its elements.
+// held is a copy of a request. It refers to nothing of the program's except the memory of its
+// elements.
 type held struct {
-	wr     verbs.SendWR // without the SGL
+	wr     verbs.SendWR // without SGL
 	sgl    []verbs.SGE
-	inline []byte // the data, if they are inline
+	inline []byte // inline data
 	bind   verbs.MWBind
 }
 
-// hold adds a copy of a request.
+// hold appends a copy of a request.
 func (w *waiting) hold(wr *verbs.SendWR) {
 	h := w.Add()
 	h.wr, h.sgl, h.inline = *wr, append(h.sgl[:0], wr.SGL...), h.inline[:0]
@@ -34,11 +35,11 @@ func (w *waiting) hold(wr *verbs.SendWR) {
 	}
 }
 
-// list is the request as a list in one, for a QP that copies inline data during the post.
+// list returns the request as a list of one, for a QP that copies inline data during the post.
 func (h *held) list(one *[1]verbs.SendWR, sgl *[1]verbs.SGE) []verbs.SendWR {
 	one[0] = h.wr
 	if h.wr.Bind != nil {
-		one[0].Bind = &h.bind // which may have been moved
+		one[0].Bind = &h.bind // the queue may have moved it
 	}
 	if h.wr.Flags&verbs.SendInline != 0 {
 		one[0].SGL = nil

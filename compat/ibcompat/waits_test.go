@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// over waits for the end of the connection.
+// over waits until the connection has ended.
 func (e *end) over() {
 	e.Helper()
 	select {
@@ -31,10 +31,10 @@ func (e *end) over() {
 	}
 }
 
-// answers says how many messages have been taken.
+// answers sends the number of messages taken.
 func (r *raw) answers() { r.say(message(wire.Header{Kind: wire.Ack, Taken: r.taken})) }
 
-// offers tells of receives.
+// offers advertises receives.
 func (r *raw) offers(first uint64, adverts ...wire.Advert) {
 	msg := message(wire.Header{Kind: wire.Ack, Taken: r.taken, Adverts: uint8(len(adverts)), First: first})
 	for i := range adverts {
@@ -43,9 +43,9 @@ func (r *raw) offers(first uint64, adverts ...wire.Advert) {
 	r.say(msg)
 }
 
-// TestNotReadyCount: a peer without a receive is asked once more than it has said, with its time
-// between an answer and the next question. Then the Send fails; or if a receive comes with the last
-// answer, it is sent.
+// TestNotReadyCount checks that a peer without a receive is asked once more than its retry count,
+// with its interval between an answer and the next question. Then the Send fails, or is sent if a
+// receive arrives with the last answer.
 func TestNotReadyCount(t *testing.T) {
 	const timer, wait = 20, 10240 * time.Microsecond
 	for retries := range uint8(4) {
@@ -83,7 +83,7 @@ func TestNotReadyCount(t *testing.T) {
 	}
 }
 
-// TestNotReadyAgain: each Send is counted anew.
+// TestNotReadyAgain checks that retries are counted for each Send separately.
 func TestNotReadyAgain(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	hello := rawHello
@@ -105,8 +105,8 @@ func TestNotReadyAgain(t *testing.T) {
 	}
 }
 
-// TestNotReadyTimer: the time is what the receiver's program has asked for: by the parameters of
-// its connection, or by the attributes of its QP; the count is the sender's then.
+// TestNotReadyTimer checks that the interval is the one set by the receiver's program, through its
+// connection parameters or its QP attributes. In the latter case the sender sets the count.
 func TestNotReadyTimer(t *testing.T) {
 	const timer, count, least = 20, 3, 3 * 10240 * time.Microsecond
 	_, dev := newIWARP(t, ext.Operations, ibcompat.Config{})
@@ -128,7 +128,7 @@ func TestNotReadyTimer(t *testing.T) {
 				require.NoError(t, e.qp.Modify(second, rtsMask))
 			}
 			b.recv(7)
-			a.post(verbs.Send(a.sgl(0, 8)...)) // the connection is there
+			a.post(verbs.Send(a.sgl(0, 8)...)) // the connection exists
 			b.ends(verbs.WCSuccess, 7)
 			a.ends(verbs.WCSuccess, 0)
 			return a, b
@@ -144,9 +144,8 @@ func TestNotReadyTimer(t *testing.T) {
 	}
 }
 
-// TestBehindAtomic: while an atomic has not been answered, nothing that stands behind it reaches
-// the peer's memory, nor is anything read from there: neither by a Write or a Read, nor by a Send
-// that is long enough for Writes.
+// TestBehindAtomic checks that while an atomic is unanswered, no later request accesses the peer's
+// memory: neither a Write or a Read, nor a Send long enough to use Writes.
 func TestBehindAtomic(t *testing.T) {
 	const long = 8192
 	for name, request := range map[string]func(to verbs.Remote, from verbs.SGE) verbs.SendWR{
@@ -178,7 +177,7 @@ func TestBehindAtomic(t *testing.T) {
 			atomic.ID, wr.ID = 1, 2
 			b.post(atomic, wr)
 			r.hears(wire.Atomic)
-			// The answer to a question comes behind whatever has been sent.
+			// The acknowledgement follows everything that was sent.
 			r.say(message(wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Taken: r.taken,
 				Value: uint64(allRights)}))
 			h, _ := r.hears(wire.Ack, wire.Placed, wire.WriteImm)
@@ -207,8 +206,8 @@ func TestBehindAtomic(t *testing.T) {
 	}
 }
 
-// TestAtomicBehindRead: an atomic goes out when the Reads before it have been answered, so they do
-// not see what it has done.
+// TestAtomicBehindRead checks that an atomic is sent once the Reads before it are answered, so that
+// they cannot see its effect.
 func TestAtomicBehindRead(t *testing.T) {
 	const long = 4 << 20
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
@@ -233,8 +232,8 @@ func TestAtomicBehindRead(t *testing.T) {
 	b.ends(verbs.WCSuccess, 0, 0)
 }
 
-// TestFenceBehindAtomic: a Send with SendFence goes out when the atomic before it has been
-// answered, with what that has brought.
+// TestFenceBehindAtomic checks that a Send with SendFence is sent once the atomic before it is
+// answered, with the value that it returned.
 func TestFenceBehindAtomic(t *testing.T) {
 	r, b := newRaw(t, ext.Operations, ibcompat.Config{}, 0)
 	r.greets()
@@ -254,8 +253,8 @@ func TestFenceBehindAtomic(t *testing.T) {
 	b.ends(verbs.WCSuccess, 0, 0)
 }
 
-// TestReadOfNothing: a Read of 0 bytes completes when the peer is known to have what stands before
-// it, also if that is a Write that has completed already, because nobody waits for it.
+// TestReadOfNothing checks that a Read of 0 bytes completes once the peer is known to have
+// everything before it, even a Write that completed earlier because nobody waits for it.
 func TestReadOfNothing(t *testing.T) {
 	for _, cfg := range []ibcompat.Config{{}, {Relaxed: true}} {
 		r, b := newRaw(t, ext.Operations, cfg, 0)
@@ -265,10 +264,10 @@ func TestReadOfNothing(t *testing.T) {
 		write, read := verbs.Write(to, b.sgl(0, 8)...), verbs.Read(to)
 		write.ID, read.ID = 1, 2
 		write.Flags |= verbs.SendRelaxed
-		read.Flags |= verbs.SendRelaxed // of a Read it says nothing
+		read.Flags |= verbs.SendRelaxed // no effect on a Read
 		b.post(write, read)
 		b.ends(verbs.WCSuccess, 1)
-		r.hears(wire.Credit) // the question
+		r.hears(wire.Credit) // requests the confirmation
 		var wcs [1]verbs.WC
 		n, err := b.cq.Poll(wcs[:])
 		require.NoError(t, err)
@@ -278,8 +277,7 @@ func TestReadOfNothing(t *testing.T) {
 	}
 }
 
-// accusing is an RNIC whose completions say of Writes that the peer has refused them, which those
-// of other RNICs do.
+// accusing is an RNIC whose completions report that the peer refused a Write, as some RNICs do.
 type accusing struct{ verbs.ProviderDevice }
 
 func (d accusing) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
@@ -313,16 +311,16 @@ func (q accusingCQ) Poll(wcs []verbs.WC) (int, error) {
 	return n, err
 }
 
-// TestRefusedPlace: a long Send whose Write the peer's device refuses fails as one for a bad
-// receive does: the fault is the peer's. A Write keeps the status, unless it is one that the peer's
-// QP does not allow.
+// TestRefusedPlace checks that a long Send whose Write is refused by the peer's device fails as for
+// an invalid receive, because the fault is the peer's. A Write keeps the status, unless the peer's
+// QP does not allow it.
 func TestRefusedPlace(t *testing.T) {
 	const long = 8192
 	const all = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	for _, c := range []struct {
 		name   string
 		send   bool
-		rights verbs.AccessFlags // that the peer has told of
+		rights verbs.AccessFlags // announced by the peer
 		want   verbs.WCStatus
 	}{
 		{"Send", true, all, verbs.WCRemOpErr}, {"Write", false, all, verbs.WCRemAccessErr},
@@ -363,9 +361,9 @@ func TestRefusedPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedSends: a peer that refuses a Send says which by its count; what stands before it has
-// been done, a Write too, and what stands behind it is flushed. No other status is one of a
-// refusal.
+// TestRefusedSends checks that a peer that refuses a Send identifies it by its count: earlier
+// requests were executed, Writes included, and later ones are flushed. No other status is valid in
+// a refusal.
 func TestRefusedSends(t *testing.T) {
 	for taken := range uint64(3) {
 		for _, status := range []verbs.WCStatus{verbs.WCRemOpErr, verbs.WCRemInvReqErr, verbs.WCRemAccessErr,

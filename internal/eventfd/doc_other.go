@@ -2,5 +2,5 @@
 
 //go:build !linux
 
-// Package eventfd waits for descriptors of rdma-core, which is there on Linux only.
+// Package eventfd waits for descriptors of rdma-core, which exists on Linux only.
 package eventfd

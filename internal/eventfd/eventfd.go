@@ -2,8 +2,8 @@
 
 //go:build linux
 
-// Package eventfd waits for a descriptor from which C code reads events, without keeping a thread
-// in C: the descriptor is non-blocking and Go's poller watches a duplicate of it.
+// Package eventfd waits for a descriptor from which C code reads events, without blocking a thread
+// in C: the descriptor is non-blocking, and Go's poller watches a duplicate of it.
 package eventfd
 
 import (
@@ -27,16 +27,16 @@ type File struct {
 	token  chan struct{} // held by the goroutine that reads
 	closed chan struct{}
 	naps   bool      // see NewNapping
-	brief  bool      // the last event came within napTime; the token guards it, and gave
-	gave   time.Time // when a goroutine that naps last gave way
+	brief  bool      // the last event arrived within napTime; guarded by the token, as is gave
+	gave   time.Time // when a napping goroutine last yielded
 
-	mu    sync.Mutex // guards what follows
-	woken bool       // Wake or Close has been called, and no goroutine has noticed yet
-	bell  int        // of the goroutine that naps, or noBell
+	mu    sync.Mutex // guards the following
+	woken bool       // Wake or Close was called, and no goroutine has noticed yet
+	bell  int        // of the napping goroutine, or noBell
 }
 
-// New makes fd non-blocking and returns a File that watches it. fd itself stays the caller's, who
-// closes it after Close.
+// New makes fd non-blocking and returns a File that watches it. The caller still owns fd and closes
+// it after Close.
 func New(fd int, name string) (*File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("%s: O_NONBLOCK: %w", name, err)
@@ -50,14 +50,14 @@ func New(fd int, name string) (*File, error) {
 	if e.rc, err = e.f.SyscallConn(); err != nil {
 		return nil, errors.Join(err, e.f.Close())
 	}
-	// A descriptor that the poller does not take would block a thread: better to say so here.
+	// A descriptor that the poller rejects would block a thread, so report it here.
 	if err := e.f.SetReadDeadline(time.Time{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: the descriptor cannot be waited for: %w", name, err), e.f.Close())
 	}
 	return e, nil
 }
 
-// NewNapping is New for a descriptor whose events may come a few microseconds after each other.
+// NewNapping is New for a descriptor whose events may arrive a few microseconds apart.
 func NewNapping(fd int, name string) (*File, error) {
 	e, err := New(fd, name)
 	if err == nil {
@@ -66,9 +66,9 @@ func NewNapping(fd int, name string) (*File, error) {
 	return e, err
 }
 
-// Wait calls try until it returns true, in between waiting for the descriptor to become readable or
-// for Wake. Calls are made by one goroutine at a time and never after Close has returned. The error
-// is ctx.Err() when ctx is done and lifetime.ErrClosed when the File is closed.
+// Wait calls try until it returns true, and between calls waits for the descriptor to become
+// readable or for Wake. Only one goroutine at a time calls try, and none after Close has returned.
+// The error is ctx.Err() when ctx is done and lifetime.ErrClosed when the File is closed.
 func (e *File) Wait(ctx context.Context, try func() bool) error {
 	select {
 	case e.token <- struct{}{}:
@@ -108,7 +108,7 @@ func (e *File) Wait(ctx context.Context, try func() bool) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			select {
 			case <-e.closed:
-				return lifetime.ErrClosed // err is not os.ErrClosed, but of an internal package of the library
+				return lifetime.ErrClosed // err is not os.ErrClosed but comes from an internal package of the standard library
 			default:
 				return err
 			}
@@ -116,19 +116,19 @@ func (e *File) Wait(ctx context.Context, try func() bool) error {
 		if err := e.notice(); err != nil {
 			return lifetime.ErrClosed
 		}
-		e.brief = false // there may be something to find
+		e.brief = false // there may be an event to find
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}
 }
 
-// Wake makes the goroutine that waits, or the next one, call try once more.
+// Wake makes the waiting goroutine, or the next one, call try again.
 func (e *File) Wake() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ring()
-	// It fails on a closed File only, which nobody waits for.
+	// This fails only on a closed File, on which nothing waits.
 	_ = e.f.SetReadDeadline(time.Unix(1, 0))
 }
 
@@ -140,7 +140,7 @@ func (e *File) notice() error {
 	return e.f.SetReadDeadline(time.Time{})
 }
 
-// Close ends every Wait. It must be called once.
+// Close makes every Wait return. It must be called once.
 func (e *File) Close() error {
 	close(e.closed)
 	e.mu.Lock()

@@ -26,7 +26,7 @@ func newFile(t *testing.T) (int, *File) {
 	return fd, f
 }
 
-// taker returns a function for Wait that takes the events of fd.
+// taker returns a function for Wait that reads the events of fd.
 func taker(fd int) func() bool {
 	return func() bool {
 		var b [8]byte
@@ -56,7 +56,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// Whoever sleeps in the poller, whoever stands in line and whoever comes later.
+// The goroutine that sleeps in the poller, those waiting for their turn, and any later one.
 func TestCloseEndsEveryWait(t *testing.T) {
 	fd, f := newFile(t)
 	ended := make(chan error)
@@ -71,7 +71,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	require.Equal(t, lifetime.ErrClosed, f.Wait(context.Background(), taker(fd)))
 }
 
-// TestTakenWhileClosed: an event that has been taken is not lost to a Close at the same time.
+// TestTakenWhileClosed checks that an event that was read is not lost to a concurrent Close.
 func TestTakenWhileClosed(t *testing.T) {
 	_, f := newFile(t)
 	closed := make(chan error, 1)

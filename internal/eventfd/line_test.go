@@ -18,7 +18,7 @@ import (
 
 const limit = 30 * time.Second
 
-// within returns what comes in time.
+// within returns what arrives in time.
 func within(t *testing.T, c <-chan error) error {
 	t.Helper()
 	select {
@@ -30,7 +30,8 @@ func within(t *testing.T, c <-chan error) error {
 	}
 }
 
-// reading returns a File for which a goroutine waits that finds nothing, and what its Wait returns.
+// reading returns a File on which a goroutine waits without finding anything, and the result of its
+// Wait.
 func reading(t *testing.T) (*File, <-chan error) {
 	t.Helper()
 	_, f := newFile(t)
@@ -48,8 +49,8 @@ func reading(t *testing.T) (*File, <-chan error) {
 	return f, ended
 }
 
-// TestContextEndsItsOwnWait: who stands in line behind a goroutine that reads goes with the end of
-// its context, and the other one stays.
+// TestContextEndsItsOwnWait checks that a goroutine waiting for its turn behind a reading goroutine
+// returns when its own context is done, and that the reader stays.
 func TestContextEndsItsOwnWait(t *testing.T) {
 	f, first := reading(t)
 	for _, left := range []time.Duration{0, time.Millisecond} {
@@ -64,8 +65,8 @@ func TestContextEndsItsOwnWait(t *testing.T) {
 	require.Equal(t, lifetime.ErrClosed, within(t, first))
 }
 
-// TestCloseEndsTheLine: a Close ends the Waits that stand in line, even while the goroutine that
-// reads is busy with an event.
+// TestCloseEndsTheLine checks that Close releases the Waits in line even while the reading
+// goroutine is busy with an event.
 func TestCloseEndsTheLine(t *testing.T) {
 	_, f := newFile(t)
 	busy, ended := make(chan error, 1), make(chan error, 3)
@@ -86,7 +87,8 @@ func TestCloseEndsTheLine(t *testing.T) {
 	}
 }
 
-// TestNotInherited: a program that is started while a descriptor is waited for does not get it.
+// TestNotInherited checks that a program started while a descriptor is waited for does not inherit
+// it.
 func TestNotInherited(t *testing.T) {
 	_, f := newFile(t)
 	require.NoError(t, f.rc.Control(func(fd uintptr) {
@@ -97,7 +99,7 @@ func TestNotInherited(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestEndedContextTakesNothing: a Wait whose context has ended leaves an event that is there to
+// TestEndedContextTakesNothing checks that a Wait whose context is done leaves a pending event to
 // others.
 func TestEndedContextTakesNothing(t *testing.T) {
 	fd, f := newFile(t)
@@ -110,7 +112,7 @@ func TestEndedContextTakesNothing(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestWakeEndsNothing: a Wait that was woken for nothing goes on.
+// TestWakeEndsNothing checks that a Wait continues after a spurious Wake.
 func TestWakeEndsNothing(t *testing.T) {
 	_, f := newFile(t)
 	tries := 0

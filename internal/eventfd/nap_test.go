@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// longNaps makes goroutines nap for longer than a test waits, so that one which nobody wakes makes
-// it fail.
+// longNaps makes naps longer than a test waits, so that the test fails if nothing wakes the
+// goroutine.
 func longNaps(t *testing.T, processors int) {
 	t.Helper()
 	was, before := napTime, runtime.GOMAXPROCS(processors)
@@ -31,7 +31,7 @@ func longNaps(t *testing.T, processors int) {
 
 var anEvent = []byte{1, 0, 0, 0, 0, 0, 0, 0}
 
-// newBrief returns a File whose last event came at once.
+// newBrief returns a File whose last event arrived immediately.
 func newBrief(t *testing.T) (int, *File) {
 	t.Helper()
 	fd, f := newFile(t)
@@ -76,8 +76,8 @@ func TestNapEndsWithWake(t *testing.T) {
 	f.Wake()
 	require.NoError(t, within(t, ended))
 
-	// The next one looks at once, because of that Wake, and the one after it naps until there is an
-	// event.
+	// The next Wait looks immediately because of that Wake, and the one after it naps until there
+	// is an event.
 	put := func() {
 		_, err := unix.Write(fd, anEvent)
 		require.NoError(t, err)
@@ -93,7 +93,8 @@ func TestNapEndsWithWake(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestNoNapAfterWake: who waits next looks first, and a Wake that comes right before a nap ends it.
+// TestNoNapAfterWake checks that the next Wait looks first, and that a Wake right before a nap ends
+// it.
 func TestNoNapAfterWake(t *testing.T) {
 	longNaps(t, 2)
 	fd, f := newBrief(t)
@@ -134,7 +135,8 @@ func TestNapEndsWithClose(t *testing.T) {
 	require.NoError(t, within(t, closed))
 }
 
-// TestNapIsShort: a goroutine that nothing wakes in time sleeps on in Go's poller.
+// TestNapIsShort checks that a goroutine that nothing wakes in time continues to sleep in Go's
+// poller.
 func TestNapIsShort(t *testing.T) {
 	fd, f := newBrief(t)
 	ended := make(chan error, 1)
@@ -148,7 +150,7 @@ func TestNapIsShort(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestFewNap: half of the processors is left.
+// TestFewNap checks that half of the processors remain available.
 func TestFewNap(t *testing.T) {
 	longNaps(t, 4)
 	ended := make(chan error, 3)

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What make asan rests on: the sanitizer sees a look into an object that was destroyed, which no
-// function of this package gets to see when the look is inline in verbs.h, and memory that C has
-// lost when the process ends.
+// Checks what make asan relies on: the sanitizer detects an access to a destroyed object even if it
+// is inline in verbs.h, where no function of this package sees it, and reports memory that C has
+// leaked when the process exits.
 func TestSanitizerReports(t *testing.T) {
 	switch os.Getenv("FAKEVERBS_MISTAKE") {
 	case "use after destroy":

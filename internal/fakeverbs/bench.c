@@ -2,8 +2,8 @@
 
 //go:build linux && cgo && !noibverbs
 
-// The hot path without locks and records: a post writes 64 bytes for each request, a poll fills ibv_wc from a counter. On
-// top of it, what a C program would do with the same requests, to compare with.
+// The hot path, without locks and records: a post writes 64 bytes for each request, a poll fills
+// ibv_wc from a counter. On top of it, for comparison, a C program that handles the same requests.
 
 #include "fake.h"
 
@@ -88,7 +88,7 @@ static uint64_t now(void) {
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-// A device of its own for measuring, which is in no registry.
+// A separate device for measurements, which is in no registry.
 static struct {
 	struct verbs_context v;
 	struct cq cq;
@@ -131,7 +131,7 @@ __attribute__((noinline)) static int post_flat(struct ibv_qp *qp, const struct f
 
 uint64_t fake_bench_post(int n, int iters) {
 	struct flat f[CHUNK] = {{0}};
-	volatile uint64_t addr = P(&own); // so that nothing is known before it runs
+	volatile uint64_t addr = P(&own); // keep the compiler from precomputing anything
 	uint64_t start;
 
 	own_init();

@@ -6,34 +6,33 @@ package fakeverbs
 
 import "time"
 
-// Hot is what the hot path does: ibv_post_send, ibv_post_recv and ibv_poll_cq.
+// Hot is the mode of the hot path: ibv_post_send, ibv_post_recv and ibv_poll_cq.
 type Hot int
 
 const (
-	// HotOff records, checks and counts.
+	// HotOff records, checks and counts calls.
 	HotOff Hot = iota
-	// HotEndless writes 64 bytes for each send request and forgets it; a poll is always full, with
-	// completions of the QP that was created last on the CQ, their wr_id a counter.
+	// HotEndless writes 64 bytes for each send request and discards it. A poll always returns as
+	// many completions as fit, for the QP created last on the CQ, with a counter as wr_id.
 	HotEndless
-	// HotPaired writes 64 bytes for each send request; a poll gives each one back, with its wr_id,
-	// once.
+	// HotPaired writes 64 bytes for each send request. Polls return each one once, with its wr_id.
 	HotPaired
 )
 
-// SetHot sets the mode of all contexts, until Reset. Counts, Fail, Posted and faults know nothing
-// of hot calls.
+// SetHot sets the mode of all contexts, until Reset. Hot calls are not seen by Calls, Fail, Posted
+// and Faults.
 func SetHot(h Hot) { cSetHot(int(h)) }
 
-// BenchPureCPost measures what a C program needs to fill n flat descriptors (at most 64), to
-// convert them to a list of ibv_send_wr and to post it with ibv_post_send to the hot path, iters
-// times: the time of all.
+// BenchPureCPost returns the total time that a C program needs to fill n flat descriptors (at most
+// 64), convert them to a list of ibv_send_wr and post it with ibv_post_send to the hot path, iters
+// times.
 func BenchPureCPost(n, iters int) time.Duration { return time.Duration(cBenchPost(n, iters)) }
 
-// BenchPureCPoll measures ibv_poll_cq of n completions (at most 64) on the hot path with a look at
-// each, iters times.
+// BenchPureCPoll returns the time for polling n completions (at most 64) with ibv_poll_cq on the
+// hot path and reading each, iters times.
 func BenchPureCPoll(n, iters int) time.Duration { return time.Duration(cBenchPoll(n, iters)) }
 
-// BenchCgoCall measures a call of a C function that does nothing, iters times.
+// BenchCgoCall returns the time for calling a C function that does nothing, iters times.
 func BenchCgoCall(iters int) time.Duration {
 	start := time.Now()
 	cNop(iters)

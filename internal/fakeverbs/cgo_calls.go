@@ -4,7 +4,7 @@
 
 package fakeverbs
 
-// The calls of a provider, for the tests of this package: Go refuses cgo in their own files.
+// The calls of a provider, for the tests of this package: Go does not allow cgo in test files.
 
 /*
 #include "fake.h"
@@ -87,7 +87,7 @@ import (
 	"unsafe"
 )
 
-// An object is a C object; the zero one is NULL.
+// An object is a C object; the zero object is NULL.
 type object struct{ p unsafe.Pointer }
 
 func errOf(ok bool, err error) error {
@@ -107,7 +107,7 @@ func result(rc C.int) error {
 	return syscall.Errno(rc)
 }
 
-// A negative is a result below zero, of functions that do not set errno.
+// A negative is a negative result of a function that does not set errno.
 type negative int
 
 func (n negative) Error() string { return "negative " + syscall.Errno(-n).Error() }
@@ -270,8 +270,8 @@ func (o object) queryState() (int, error) {
 	return int(a.qp_state), err
 }
 
-// postSend posts wrs, at most 16, each with one SGE or none, and returns which of them bad_wr is:
-// -1 for NULL, -2 if it was not set.
+// postSend posts wrs, at most 16, each with at most one SGE. It returns the index of the request
+// that bad_wr points to, -1 for NULL, or -2 if it was not set.
 func (o object) postSend(wrs ...WR) (bad int, err error) {
 	s := (*[16]C.struct_simple)(C.calloc(16, C.sizeof_struct_simple))
 	defer C.free(unsafe.Pointer(s))
@@ -302,7 +302,7 @@ func (o object) postRecvTo(wrID uint64, s SGE) error {
 		C.uint32_t(s.LKey)))
 }
 
-// callAlloc returns memory of C's and its address; callFree frees it.
+// callAlloc returns C memory and its address; callFree frees it.
 func callAlloc(n int) ([]byte, uint64) {
 	p := C.calloc(1, C.size_t(n))
 	return unsafe.Slice((*byte)(p), n), uint64(uintptr(p))
@@ -312,7 +312,7 @@ func callFree(mem []byte) { C.free(unsafe.Pointer(unsafe.SliceData(mem))) }
 
 func (o object) asyncFD() int { return int(o.ctx().async_fd) }
 
-// getAsync returns the type of the next event, with the event to acknowledge.
+// getAsync returns the type of the next event, and the event to acknowledge.
 func (o object) getAsync() (int, object, error) {
 	ev := (*C.struct_ibv_async_event)(C.calloc(1, C.sizeof_struct_ibv_async_event))
 	rc, err := C.ibv_get_async_event(o.ctx(), ev)
@@ -428,7 +428,7 @@ func (o object) initAttr(state int) (mask, dest int, err error) {
 	return int(m), int(a.dest_qp_num), errOf(rc == 0, err)
 }
 
-// getCM returns the next event, what it says, and the id and listener that it is of.
+// getCM returns the next event, its contents, and its id and listener.
 func (o object) getCM() (event object, ev CMEvent, id, listener object, err error) {
 	p := (**C.struct_rdma_cm_event)(C.calloc(1, C.size_t(unsafe.Sizeof(uintptr(0)))))
 	defer C.free(unsafe.Pointer(p))

@@ -16,8 +16,8 @@ import (
 	"unsafe"
 )
 
-// fn returns the number of a function. A name that does not exist is a mistake in a test, which
-// shall not pass.
+// fn returns the number of a function. It panics if there is none of that name, so that a mistake
+// in a test does not go unnoticed.
 func fn(name string) C.int {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
@@ -123,7 +123,7 @@ func be32(v uint32) C.uint32_t {
 	return C.uint32_t(binary.NativeEndian.Uint32(b[:]))
 }
 
-// be64 turns a number from network order to host order, or back.
+// be64 converts between network and host byte order.
 func be64(v C.__be64) uint64 {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(v))
@@ -163,7 +163,7 @@ func cInjectAsync(dev int, event, id uint32) int {
 	return int(C.fake_inject_async(C.int(dev), C.uint32_t(event), C.uint32_t(id)))
 }
 
-// cPosted returns the records from the given one on, with how many there have been.
+// cPosted returns the records from the given one on, and the total number of records.
 func cPosted(from uint64) ([]WR, uint64) {
 	const chunk = 32
 	buf := (*[chunk]C.struct_fake_wr)(C.calloc(chunk, C.sizeof_struct_fake_wr))

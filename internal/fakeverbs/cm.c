@@ -2,8 +2,8 @@
 
 //go:build linux && cgo && !noibverbs
 
-// A connection manager within the process: ids connect to listeners of the same process, on fake0 with the exchange of
-// InfiniBand's CM, on fake1 with that of iWARP.
+// A connection manager within the process: ids connect to listeners of the same process, on fake0
+// with the exchange of InfiniBand's CM, on fake1 with iWARP's.
 
 #include "fake.h"
 
@@ -15,7 +15,7 @@ enum state { IDLE, BOUND, ADDR_RESOLVED, ROUTE_RESOLVED, LISTENING, REQUESTED, C
 	LEFT, ENDED };
 
 struct cm_ev {
-	struct ev e; // about: the id whose count it goes into, a listener for a request
+	struct ev e; // about: the id that counts it, for a request the listener
 	struct cmid *id;
 	bool request;
 	struct fake_cm_event ev;
@@ -27,8 +27,8 @@ struct echannel {
 	struct rdma_event_channel pub;
 };
 
-// A membership of an id in a multicast group, from rdma_join_multicast to rdma_leave_multicast. librdmacm finds it by the
-// whole address.
+// Membership of an id in a multicast group, from rdma_join_multicast to rdma_leave_multicast.
+// librdmacm identifies it by the whole address.
 struct group {
 	struct group *next;
 	struct sockaddr_storage addr;
@@ -38,10 +38,10 @@ struct group {
 
 struct cmid {
 	struct obj o;
-	struct group *groups; // the newest first
+	struct group *groups; // newest first
 	enum state state;
 	struct dev *dev;
-	struct cmid *peer; // living, or NULL
+	struct cmid *peer; // alive, or NULL
 	struct cmid *listener;
 	int backlog, waiting;
 	unsigned reported;
@@ -62,7 +62,8 @@ static struct cmid *id_get(const char *fn, struct rdma_cm_id *id) {
 	return (struct cmid *)obj_get(fn, K_ID, id);
 }
 
-// Outcomes set by tests: the next call of fn ends with this event instead of its own; event -1 is none at all.
+// Outcomes set by tests: the next call of fn ends with this event instead of the actual one; event
+// -1 = none.
 static struct next {
 	struct next *next;
 	int fn;
@@ -111,7 +112,7 @@ static void simple(struct cmid *id, enum rdma_cm_event_type type, int status) {
 	push(id, id, false, &ev);
 }
 
-// instead reports whether a test has set what this call ends with, and queues it.
+// instead queues the outcome set by a test for this call, and reports whether there is one.
 static bool instead(enum fake_fn fn, struct cmid *id) {
 	for (struct next **at = &nexts; *at; at = &(*at)->next) {
 		struct next *n = *at;
@@ -145,7 +146,7 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel) {
 	begin(rdma_destroy_event_channel, P(channel));
 	o = obj_get("rdma_destroy_event_channel", K_EVENT_CHANNEL, channel);
 	if (o) {
-		obj_busy("rdma_destroy_event_channel", o); // librdmacm does not look
+		obj_busy("rdma_destroy_event_channel", o); // librdmacm does not check
 		evq_close(&((struct echannel *)o)->q);
 		obj_kill(o);
 	}
@@ -188,9 +189,9 @@ static void set_dev(struct cmid *d, struct dev *dev) {
 	d->info.device = dev - fake_dev + 1;
 }
 
-// The networks: 192.0.2.0/24, 2001:db8::/64 and loopback are behind fake0, 198.51.100.0/24 and 2001:db8:1::/64 behind
-// fake1, whose own addresses end in 1. So are the link-local addresses of the network interfaces 1 and 2, of those
-// interfaces only. Multicast groups are behind fake0.
+// The networks: fake0 serves 192.0.2.0/24, 2001:db8::/64 and loopback, fake1 198.51.100.0/24 and
+// 2001:db8:1::/64. Their own addresses end in 1. They also serve the link-local addresses of
+// network interfaces 1 and 2, on those interfaces only. Multicast groups are on fake0.
 static struct dev *owner(const struct sockaddr *a, bool *any) {
 	static const uint8_t db8[4] = {0x20, 0x01, 0x0d, 0xb8};
 	int dev = -1;
@@ -262,7 +263,7 @@ static struct cmid *next_id(struct cmid *after) {
 	return (struct cmid *)obj_next(K_ID, after ? &after->o : NULL);
 }
 
-// A port is taken once, but by ids that each keep to an address family of their own.
+// A port is taken once, except by ids restricted to different address families.
 static bool port_taken(struct cmid *self, int family, uint16_t port) {
 	for (struct cmid *d = next_id(NULL); d; d = next_id(d))
 		if (d != self && d->pub.ps == self->pub.ps && !d->listener && d->state != IDLE &&
@@ -425,7 +426,7 @@ static int keep_param(struct cmid *d, const struct rdma_conn_param *p, int max) 
 	return 0;
 }
 
-// As the peer sees it: depths change places, and InfiniBand's messages have private data of fixed length.
+// The peer's view: depths are swapped, and InfiniBand's messages have private data of fixed length.
 static struct fake_cm_event mirrored(struct cmid *from, enum rdma_cm_event_type type, int padded) {
 	struct fake_cm_event ev = from->info.param;
 
@@ -437,7 +438,7 @@ static struct fake_cm_event mirrored(struct cmid *from, enum rdma_cm_event_type 
 		ev.qp_num = 0;
 		ev.rnr_retry_count = ev.retry_count = ev.flow_control = ev.srq = 0;
 	} else if (ev.len < padded) {
-		ev.len = padded; // the rest is zeros
+		ev.len = padded; // the rest is zero
 	}
 	if (from->pub.ps == RDMA_PS_UDP) {
 		ev.ud = 1;
@@ -464,7 +465,7 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
 		return end_rc(err);
 	q = qp_by_num(d->info.param.qp_num);
 	if (d->dev->iwarp && !q)
-		return end_rc(EINVAL); // siw looks the QP up by its number
+		return end_rc(EINVAL); // siw looks the QP up by number
 	d->state = CONNECTING;
 	if (instead(FN_rdma_connect, d))
 		return end_rc(0);
@@ -505,7 +506,7 @@ static void attach(struct cmid *d) {
 	q->ord = d->info.param.initiator_depth;
 	if (d->peer && d->peer->info.param.responder_resources < q->ord)
 		q->ord = d->peer->info.param.responder_resources;
-	// A query of siw's gives them the wrong way round.
+	// siw's query returns them swapped.
 	q->attr.max_rd_atomic = d->info.param.responder_resources;
 	q->attr.max_dest_rd_atomic = q->ord;
 }
@@ -525,7 +526,7 @@ static bool of_qp(const struct obj *o, uint32_t qpn) {
 	return d->state == CONNECTED && d->info.param.qp_num == qpn;
 }
 
-// cm_lost ends the connection of a QP of iWARP, whose stream its device has closed.
+// cm_lost closes the connection of an iWARP QP whose stream was closed by its device.
 void cm_lost(uint32_t qpn) {
 	struct cmid *d = (struct cmid *)obj_find(K_ID, of_qp, qpn), *p;
 
@@ -547,11 +548,12 @@ static bool left_of(const struct obj *o, uint32_t qpn) {
 	return d->state == LEFT && d->info.param.qp_num == qpn;
 }
 
-// cm_left reports whether the connection of a QP has been disconnected, by either side.
+// cm_left reports whether the connection of a QP was disconnected by either side.
 bool cm_left(uint32_t qpn) { return obj_find(K_ID, left_of, qpn); }
 
-// agree settles the depths as siw's relaxed negotiation does (siw_accept, siw_proc_mpareply): who accepts asks for no more
-// than the peer serves, and serves as many as the peer asks for; who connected then takes as many as are served.
+// agree negotiates the depths like siw's relaxed mode (siw_accept, siw_proc_mpareply): the
+// accepting side requests no more than the peer serves, and serves as many as the peer requests;
+// the connecting side then uses as many as are served.
 static void agree(struct cmid *d) {
 	struct fake_cm_event *own = &d->info.param, *peer = &d->peer->info.param;
 
@@ -563,7 +565,7 @@ static void agree(struct cmid *d) {
 	peer->responder_resources = own->initiator_depth;
 }
 
-// own_depths: where InfiniBand tells what the peer has, siw tells what it has itself (siw_cm_upcall).
+// own_depths: where InfiniBand reports the peer's depths, siw reports its own (siw_cm_upcall).
 static void own_depths(struct cmid *d, struct fake_cm_event *ev) {
 	ev->initiator_depth = d->info.param.responder_resources;
 	ev->responder_resources = d->info.param.initiator_depth;
@@ -585,7 +587,7 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) {
 	if (d->dev->iwarp && !qp_by_num(d->info.param.qp_num))
 		return end_rc(EINVAL);
 	if (!d->peer)
-		return end_rc(EINVAL); // the peer has gone
+		return end_rc(EINVAL); // the peer is gone
 	if (instead(FN_rdma_accept, d))
 		return end_rc(0);
 	if (d->dev->iwarp) {
@@ -665,7 +667,8 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len) {
 	return end_rc(0);
 }
 
-// InfiniBand: the first to disconnect is told when the other has answered, then both hear of the end of TIME_WAIT.
+// InfiniBand: the first side to disconnect gets an event once the other has answered, then both are
+// notified of the end of TIME_WAIT.
 int rdma_disconnect(struct rdma_cm_id *id) {
 	int err = begin(rdma_disconnect, P(id));
 	struct cmid *d = id_get("rdma_disconnect", id), *p;
@@ -718,7 +721,8 @@ static void group_free(struct group **at) {
 	free(g);
 }
 
-// An id that goes takes its unread events with it, answers its peer, and waits for the events that were read.
+// Destroying an id drops its unread events, answers its peer, and waits until the events already
+// read are acknowledged.
 int rdma_destroy_id(struct rdma_cm_id *id) {
 	int err = begin(rdma_destroy_id, P(id));
 	struct cmid *d = id_get("rdma_destroy_id", id), *p;
@@ -763,7 +767,7 @@ int rdma_destroy_id(struct rdma_cm_id *id) {
 		d->peer->peer = NULL;
 	d->peer = NULL;
 	if (d->state == LISTENING) {
-		// Requests that nobody has read are refused.
+		// Unread requests are rejected.
 		for (struct cmid *c = next_id(NULL); c; c = next_id(c)) {
 			if (c->listener != d)
 				continue;
@@ -847,13 +851,13 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		v->pub.param.conn.qp_num = e->ev.qp_num;
 	}
 	if ((v->pub.event == RDMA_CM_EVENT_MULTICAST_JOIN || v->pub.event == RDMA_CM_EVENT_MULTICAST_ERROR) && v->counts->groups) {
-		v->pub.param.ud.private_data = v->counts->groups->context; // the length says nothing
+		v->pub.param.ud.private_data = v->counts->groups->context; // the length is no indication
 		memcpy(v->pub.param.ud.ah_attr.grh.dgid.raw, v->counts->groups->mgid, 16);
 	}
 	free(e);
 	*event = &v->pub;
 	end_rc(0);
-	errno = err; // of what librdmacm itself did for the event
+	errno = err; // of librdmacm's own handling of the event
 	return 0;
 }
 
@@ -867,7 +871,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *event) {
 	v->counts->completed++;
 	acked();
 	free(v->data);
-	memset(&v->pub, 0xdb, sizeof(v->pub)); // whoever looks now gets what is no event
+	memset(&v->pub, 0xdb, sizeof(v->pub)); // poison it for later accesses
 	obj_kill(&v->o);
 	return end_rc(0);
 }
@@ -934,7 +938,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 		attr->dest_qp_num = d->peer ? d->peer->info.param.qp_num : 0;
 		attr->rq_psn = d->peer ? d->peer->o.id : 0;
 		attr->max_dest_rd_atomic = mine->responder_resources;
-		if (d->listener && !mine->qp_num) // asked before rdma_accept: what the peer offers
+		if (d->listener && !mine->qp_num) // read before rdma_accept: what the peer offers
 			attr->max_dest_rd_atomic = d->req.responder_resources;
 		break;
 	default:
@@ -1040,7 +1044,7 @@ static int join(const char *fn, int err, struct rdma_cm_id *id, struct sockaddr 
 		} else {
 			memset(g->mgid + 10, 0xff, 2);
 			memcpy(g->mgid + 12, &((const struct sockaddr_in *)addr)->sin_addr, 4);
-			g->mgid[0] = 0xff; // as the kernel makes them for RoCE version 1
+			g->mgid[0] = 0xff; // as the kernel forms them for RoCE version 1
 			g->mgid[1] = 0x0e;
 		}
 	}
@@ -1079,7 +1083,7 @@ int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr) {
 	return end_rc(err);
 }
 
-// Names are resolved as numbers only.
+// Only numeric names are resolved.
 int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints, struct rdma_addrinfo **res) {
 	int err = begin(rdma_getaddrinfo, 0);
 	struct addrinfo want = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *got;

@@ -6,11 +6,12 @@ package fakeverbs
 
 import "syscall"
 
-// CMState is where an id stands.
+// CMState is the state of an id.
 type CMState int
 
-// The states of an id. Responded is the active side of InfiniBand between CONNECT_RESPONSE and
-// rdma_establish, Accepted the passive side at that time; Left has disconnected or was told so.
+// The states of an id. Responded is InfiniBand's active side between CONNECT_RESPONSE and
+// rdma_establish, and Accepted the passive side meanwhile. Left has disconnected, or has been
+// notified of it.
 const (
 	CMIdle CMState = iota
 	CMBound
@@ -26,17 +27,17 @@ const (
 	CMEnded
 )
 
-// NoEvent in CMEvent.Event, for CMNext: nothing happens, ever.
+// NoEvent as CMEvent.Event, for CMNext: nothing ever happens.
 const NoEvent = -1
 
 // CMEvent is an event of the connection manager, or the parameters of a call. Event is an
-// rdma_cm_event_type, Status a negative errno, or, of REJECTED on fake0, a reason of InfiniBand's
+// rdma_cm_event_type. Status is a negative errno, or for REJECTED on fake0 a reason of InfiniBand's
 // CM.
 type CMEvent struct {
 	Event, Status int
-	// while it is taken: with Status -1, what librdmacm itself failed with
+	// when the event is read: with Status -1, librdmacm's own error
 	Errno                                  syscall.Errno
-	PrivateData                            []byte // at most 255
+	PrivateData                            []byte // at most 255 bytes
 	QPN, QKey                              uint32
 	ResponderResources, InitiatorDepth     uint8
 	FlowControl, RetryCount, RNRRetryCount uint8
@@ -44,22 +45,21 @@ type CMEvent struct {
 }
 
 // CMNext makes the next call of rdma_resolve_addr, rdma_resolve_route, rdma_connect, rdma_accept,
-// rdma_disconnect or rdma_join_multicast succeed and end with ev (its Event, Status and
-// PrivateData) in place of what would have happened. Several for one function are used in turn.
+// rdma_disconnect or rdma_join_multicast succeed and complete with ev (its Event, Status and
+// PrivateData) instead of the actual outcome. Several for the same function are used in order.
 func CMNext(name string, ev CMEvent) { cCMNext(name, ev) }
 
-// InjectCM queues an event on an id that is alive and reports whether there is one. DISCONNECTED
-// also ends the connection, and on fake1 moves its QP to the error state; no other event changes
-// anything.
+// InjectCM queues an event on a live id and reports whether there is one. DISCONNECTED also closes
+// the connection, and on fake1 moves its QP to the error state; other events have no side effects.
 func InjectCM(id uint32, ev CMEvent) bool { return cCMInject(id, ev) }
 
-// CMID is what is known of an rdma_cm_id.
+// CMID is the state of an rdma_cm_id.
 type CMID struct {
-	ID, Channel      uint32 // which one since the process began
+	ID, Channel      uint32 // numbers, counted since the process started
 	State            CMState
 	PortSpace        uint32
-	Peer             uint32 // the id that it is connected to, 0 for none
-	Device           int    // -1 for none
+	Peer             uint32 // the id that it is connected to, 0 = none
+	Device           int    // -1 = none
 	SrcPort, DstPort uint16
 	Backlog          int
 
@@ -67,14 +67,14 @@ type CMID struct {
 	TOSSet                       bool
 	ReuseAddr, AFOnly, AFOnlySet bool
 	AckTimeout                   uint8
-	Disconnects, Established     int     // calls of rdma_disconnect and rdma_establish that succeeded
+	Disconnects, Established     int     // successful calls of rdma_disconnect and rdma_establish
 	Param                        CMEvent // of the last rdma_connect, rdma_accept or rdma_reject
 }
 
-// CMIDByNum returns what is known of an id that is alive.
+// CMIDByNum returns the state of a live id.
 func CMIDByNum(id uint32) (CMID, bool) { return cCMID(id) }
 
-// CMIDs returns all ids that are alive and known to the program, oldest first.
+// CMIDs returns all live ids that the program knows of, oldest first.
 func CMIDs() []CMID {
 	var all []CMID
 	for i := uint32(1); i <= cCMLast(); i++ {

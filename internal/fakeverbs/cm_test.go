@@ -46,7 +46,7 @@ func newSide(t *testing.T) side {
 	return side{ch, id}
 }
 
-// next takes the next event, acknowledges it, and returns what it says and its id.
+// next reads and acknowledges the next event, and returns its contents and id.
 func (s side) next(t *testing.T) (CMEvent, object) {
 	t.Helper()
 	event, ev, id, _, err := s.ch.getCM()
@@ -76,7 +76,7 @@ func (s side) route(t *testing.T, ip uint32, port uint16) {
 	s.expect(t, evRouteResolved, 0)
 }
 
-// request makes a listener on a device's address and an id that asks it for a connection.
+// request creates a listener on a device's address, and an id that requests a connection to it.
 func request(t *testing.T, dev int, data string) (client, listener side, child object, r rig) {
 	t.Helper()
 	r = newRig(t, dev)
@@ -319,7 +319,7 @@ func TestChannelBeforeItsIDsIsAFault(t *testing.T) {
 	require.NoError(t, id.destroyID())
 }
 
-// The peer of an id that goes without a word learns of it.
+// Destroying an id without a disconnect notifies its peer.
 func TestDestroyTellsThePeer(t *testing.T) {
 	for dev := range 2 {
 		client, listener, child, r := request(t, dev, "x")

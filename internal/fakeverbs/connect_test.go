@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// TestConnections runs what the conformance suite has about connections over libraries without a
+// TestConnections runs the connection tests of the conformance suite over libraries without a
 // device.
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestConnections(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, device(t, c.name).CloseShared()) })
 			fakeverbs.Loopback(true)
 			attr := fakeverbs.DeviceAttr(fakeverbs.Fake0)
-			attr.VendorID = 0xffffff // rxe's, for which the provider keeps account of depths
+			attr.VendorID = 0xffffff // rxe's, for which the provider tracks depths
 			fakeverbs.SetDeviceAttr(fakeverbs.Fake0, attr)
 			verbstest.RunSubjects(t, func(t *testing.T) verbstest.Fabric {
 				dev := device(t, c.name)
@@ -47,8 +47,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestPortTaken: the suite connects again from another port, if the one that librdmacm chose is in
-// use.
+// TestPortTaken checks that the suite connects again from another port if the one chosen by
+// librdmacm is in use.
 func TestPortTaken(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake1").CloseShared()) })

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// T is what Start needs of a test.
+// T is the part of testing.TB that Start needs.
 type T interface {
 	Helper()
 	Cleanup(func())
 	Errorf(format string, args ...any)
 }
 
-// Start resets the package and, when the test ends, fails it for every fault that was not taken and
-// for every object that is still alive and was not before.
+// Start resets the package. When the test ends, it fails the test for every fault not yet read and
+// for every object created since and still alive.
 func Start(t T) {
 	t.Helper()
 	Reset()
@@ -43,79 +43,80 @@ func Start(t T) {
 	})
 }
 
-// Reset forgets calls, records, failures that were asked for, faults and what was set of the
-// devices. Objects that are alive stay.
+// Reset clears calls, records, requested failures, faults and all settings of the devices. Live
+// objects remain.
 func Reset() { cReset() }
 
-// Calls is how often a function was called since Reset, by its public name. Functions that are
+// Calls returns how often a function was called since Reset, by its public name. Functions that are
 // inline in verbs.h (ibv_post_send, ibv_query_port, ibv_alloc_mw ...) count too; ibv_reg_mr and
-// ibv_reg_mr_iova with an access that the compiler does not know are ibv_reg_mr_iova2. Calls panics
-// for a name that does not exist.
+// ibv_reg_mr_iova with an access that is not a compile-time constant count as ibv_reg_mr_iova2.
+// Calls panics if there is no function of that name.
 func Calls(name string) int { return cCount(name) }
 
-// Args returns the arguments of the last call of a function, nil if there was none: numbers as they
-// are, pointers as addresses, of pointers to structs some of the fields; which ones is in the C
-// source. A QP counts with its number in ibv_modify_qp, ibv_query_qp, ibv_post_send and
+// Args returns the arguments of the last call of a function, or nil if there was none: numbers as
+// they are, pointers as addresses, and of pointers to structs some of the fields, as listed in the
+// C source. A QP appears as its number in ibv_modify_qp, ibv_query_qp, ibv_post_send and
 // ibv_post_recv.
 func Args(name string) []uint64 { return cArgs(name) }
 
-// Fail makes the nth call of a function from now, 1 for the next, fail with an errno, in the way of
-// that function: the number as its result, or -1 or NULL and errno, or negative (ibv_poll_cq,
-// ibv_query_gid_table, and posts on fake1), or IBV_REREG_MR_ERR_CMD and errno. A post fails at its
-// first request.
+// Fail makes the nth call of a function from now, 1 for the next, fail with an errno, by that
+// function's convention: it is the result; or the result is -1 or NULL and errno is set; or it is
+// negative (ibv_poll_cq, ibv_query_gid_table, and posts on fake1); or it is IBV_REREG_MR_ERR_CMD
+// and errno is set. A post fails at its first request.
 func Fail(name string, nth int, err syscall.Errno) { cFail(name, nth, err) }
 
 // FailAfter is Fail for functions that destroy something and return 0, an errno, or -1 and errno:
-// the call does its work and says that it has failed all the same, so that nothing is left behind.
+// the call does its work and nevertheless reports failure, so that nothing is left behind.
 func FailAfter(name string, nth int, err syscall.Errno) { cFailAfter(name, nth, err) }
 
-// Delay makes the next call of a function take d longer. It looks at its arguments only after that.
+// Delay makes the next call of a function take d longer. It reads its arguments only afterwards.
 func Delay(name string, d time.Duration) { cDelay(name, int(d/time.Microsecond)) }
 
-// Delaying reports whether the call that Delay asked for has begun.
+// Delaying reports whether the call delayed by Delay has started.
 func Delaying() bool { return cDelaying() }
 
-// Hold has the next call of a function wait, before it does anything, until Release or Reset. No
-// other call waits for it.
+// Hold makes the next call of a function wait, before it does anything, until Release or Reset. It
+// blocks no other call.
 func Hold(name string) { cHold(name) }
 
-// Holding reports whether the call that Hold asked for waits.
+// Holding reports whether the call held by Hold is waiting.
 func Holding() bool { return cHolding() }
 
-// Release lets the call go on that waits.
+// Release releases the waiting call.
 func Release() { cRelease() }
 
-// PostFailure is how a posting function fails.
+// PostFailure describes how a posting function fails.
 type PostFailure struct {
-	Index   int  // of the request in the list; those before it are taken
-	Result  int  // what the call returns
-	NoBadWR bool // bad_wr is not set
+	Index   int  // of the request in the list; those before it are accepted
+	Result  int  // the call's result
+	NoBadWR bool // do not set bad_wr
 }
 
-// FailPost makes the nth call from now of ibv_post_send, ibv_post_recv or ibv_post_srq_recv fail in
-// the middle. If the list is not longer than Index, all of it is taken and the call fails with
-// bad_wr set to NULL, as libsiw does when its doorbell fails.
+// FailPost makes the nth call from now of ibv_post_send, ibv_post_recv or ibv_post_srq_recv fail
+// within its list. If the list has no request at Index, all of it is accepted, and the call fails
+// with bad_wr set to NULL, as libsiw does when its doorbell fails.
 func FailPost(name string, nth int, f PostFailure) { cFailPost(name, nth, f) }
 
-// Faults takes the faults recorded since the last call or Reset, oldest first, at most 256.
+// Faults returns and removes the faults recorded since the last call or Reset, oldest first, at
+// most 256.
 func Faults() []string { return cFaults() }
 
-// Live is how many objects of each kind are alive. Contexts of librdmacm's own are not counted.
+// Live returns how many objects of each kind are alive. Contexts internal to librdmacm are not
+// counted.
 func Live() map[string]int { return cLive() }
 
-// LastID is how many objects of a kind, named as by Live, have been made since the process began:
-// the number of the newest.
+// LastID returns how many objects of a kind, named as by Live, were created since the process
+// started, which is the number of the newest.
 func LastID(kind string) uint32 { return cLastID(kind) }
 
-// SetBlockLimit sets how long a call that waits in C waits before that is a fault: 2 s after Reset.
+// SetBlockLimit sets how long a call may block in C before that is a fault: 2 s after Reset.
 func SetBlockLimit(d time.Duration) { cSetBlock(int(d / time.Millisecond)) }
 
-// SetNewer makes the kernel one that is newer than the libraries' headers, until Reset. What has
-// bits for flags has some without a name: attributes of devices and ports, what rdma_init_qp_attr
-// asks for and its mask, completions. Before each event of an id comes one of a kind without a
-// name.
+// SetNewer simulates a kernel newer than the libraries' headers, until Reset: flags have a bit
+// without a name (attributes of devices and ports, completions, and the attributes and mask of
+// rdma_init_qp_attr), and each event of an id is preceded by one of an unknown type.
 func SetNewer(on bool) { cSetNewer(on) }
 
-// ForkStatus sets what ibv_fork_init returns and ibv_is_fork_initialized tells (IBV_FORK_DISABLED
-// 0, ENABLED 1, UNNEEDED 2). ibv_fork_init that succeeds turns DISABLED to ENABLED.
+// ForkStatus sets the results of ibv_fork_init and ibv_is_fork_initialized (IBV_FORK_DISABLED 0,
+// ENABLED 1, UNNEEDED 2). A successful ibv_fork_init changes DISABLED to ENABLED.
 func ForkStatus(result syscall.Errno, status int) { cSetFork(int(result), status) }

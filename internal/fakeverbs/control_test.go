@@ -51,7 +51,7 @@ func TestCallsAreCounted(t *testing.T) {
 	require.Zero(t, Calls("ibv_query_port"))
 }
 
-// Every convention of failing that the libraries have.
+// Every error convention of the libraries.
 func TestFailuresInEachConvention(t *testing.T) {
 	r := newRig(t, Fake0)
 	r.up(t)
@@ -87,7 +87,7 @@ func TestFailuresInEachConvention(t *testing.T) {
 	require.NoError(t, mr.deregMR(), "the object is still there")
 }
 
-// TestFailAfter: the call fails and has done its work.
+// TestFailAfter checks that the call fails although it has done its work.
 func TestFailAfter(t *testing.T) {
 	r := newRig(t, Fake0)
 	mr, err := r.pd.regMR(0x10000, 4096, 1)
@@ -165,7 +165,7 @@ func TestParentsFirstIsAFault(t *testing.T) {
 	require.Regexp(t, `^ibv_destroy_cq: CQ \d+ is still used by 2 objects$`, faults[1])
 }
 
-// libibverbs waits for ever in these cases.
+// libibverbs waits forever in these cases.
 func TestDestroyWaitsForAcknowledgements(t *testing.T) {
 	r := newRig(t, Fake0)
 	cq, err := r.ctx.createCQ(16, r.ch)
@@ -182,7 +182,7 @@ func TestDestroyWaitsForAcknowledgements(t *testing.T) {
 	require.NoError(t, err)
 	SetBlockLimit(10 * time.Second)
 
-	// Acknowledged in time: it waits, and no longer than that.
+	// Acknowledged in time: the call waits no longer than that.
 	before := Calls("ibv_destroy_qp")
 	go func() {
 		for Calls("ibv_destroy_qp") == before {

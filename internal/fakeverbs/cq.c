@@ -94,8 +94,8 @@ int fake_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr) {
 	return end_errno(err);
 }
 
-// The order of the kernel and of libibverbs: the CQ goes first, and with it the events that nobody has read; then the call
-// waits until those that were read are acknowledged.
+// The order of the kernel and libibverbs: the CQ is destroyed first, with its unread events; then
+// the call waits until those already read are acknowledged.
 int ibv_destroy_cq(struct ibv_cq *cq) {
 	int err = begin(ibv_destroy_cq, P(cq));
 	struct cq *q = (struct cq *)obj_get("ibv_destroy_cq", K_CQ, cq);
@@ -153,7 +153,7 @@ int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc) {
 		const struct fake_wc *w = &q->wc[q->head];
 		bool ok = w->status == IBV_WC_SUCCESS;
 
-		// On a failure only wr_id, status, vendor_err and qp_num mean anything; the rest is there to be caught.
+		// On failure only wr_id, status, vendor_err and qp_num are defined; poison the rest.
 		memset(&wc[i], ok ? 0 : 0xdb, sizeof(wc[i]));
 		wc[i].wr_id = w->wr_id;
 		wc[i].status = w->status;
@@ -181,7 +181,7 @@ int fake_req_notify_cq(struct ibv_cq *cq, int solicited_only) {
 	struct cq *q = (struct cq *)obj_get("ibv_req_notify_cq", K_CQ, cq);
 
 	err = err ? err : q ? 0 : EINVAL;
-	if (!err && q->armed != 1) // arming for any holds against arming for solicited ones
+	if (!err && q->armed != 1) // arming for any completion outlasts arming for solicited ones
 		q->armed = solicited_only ? 2 : 1;
 	return end_errno(err);
 }
@@ -263,7 +263,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 	return end_rc(0);
 }
 
-// element tells what an event is about by its type alone, as libibverbs does.
+// element returns the object of an event, judged only by its type, as libibverbs does.
 static struct obj *element(const struct ibv_async_event *ev, uint32_t **completed) {
 	struct obj *o;
 
@@ -312,8 +312,9 @@ void ibv_ack_async_event(struct ibv_async_event *event) {
 	end_errno(0);
 }
 
-// fake_inject_async queues an event about the object with that number (a QP number, else what its kind counts), or about
-// the port of that number, on every context of the device in which it is.
+// fake_inject_async queues an event about the object with that number (a QP number, otherwise the
+// creation number of its kind), or about the port with that number, on every context of the device
+// that it concerns.
 int fake_inject_async(int dev, uint32_t type, uint32_t id) {
 	struct ibv_async_event ev = {.event_type = type};
 	struct ibv_context *context = NULL;
@@ -352,7 +353,7 @@ int fake_inject_async(int dev, uint32_t type, uint32_t id) {
 		}
 		break;
 	}
-	default: // of the device or a port, for which the library also takes what it does not know
+	default: // of the device or a port, as the library also treats unknown types
 		ev.element.port_num = id;
 		for (struct obj *c = obj_next(K_CONTEXT, NULL); c; c = obj_next(K_CONTEXT, c)) {
 			if (((struct ctx *)c)->dev != &fake_dev[dev] || c->own)

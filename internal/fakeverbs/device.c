@@ -31,7 +31,7 @@ static void gid6(struct fake_gid *g, uint32_t index, uint32_t type, const char *
 	g->port = 1;
 }
 
-// fake0 is what rxe and a hardware RoCE device have in common, fake1 resembles the siw of the kernel.
+// fake0 has what rxe and hardware RoCE devices have in common, fake1 resembles the kernel's siw.
 void fake_reset_devices(void) {
 	struct dev *d = &fake_dev[0];
 	struct ibv_device_attr *a = &d->attr.orig_attr;
@@ -57,7 +57,7 @@ void fake_reset_devices(void) {
 		a->node_guid = a->sys_image_guid = d->guid;
 		a->max_mr_size = 1ULL << 40;
 		a->page_size_cap = 4096;
-		a->vendor_id = i == 0 ? 0xfa4e : 0x626d74; // fake0 is nobody's, fake1 says that it is siw
+		a->vendor_id = i == 0 ? 0xfa4e : 0x626d74; // fake0 has no vendor, fake1 is siw
 		a->vendor_part_id = i;
 		a->max_qp = 1024;
 		a->max_qp_wr = 4096;
@@ -298,7 +298,7 @@ int ibv_close_device(struct ibv_context *context) {
 		fault("ibv_close_device: context %u belongs to librdmacm", c->o.id);
 	if (err)
 		return end_rc(err);
-	obj_busy("ibv_close_device", &c->o); // the kernel does not mind
+	obj_busy("ibv_close_device", &c->o); // the kernel does not check
 	close(c->pub.context.cmd_fd);
 	evq_close(&c->async);
 	obj_kill(&c->o);

@@ -2,7 +2,8 @@
 
 //go:build linux && cgo && !noibverbs
 
-// Requests that are not posted by ibv_post_send but built by the functions of a struct ibv_qp_ex.
+// Requests that are built by the functions of a struct ibv_qp_ex rather than posted by
+// ibv_post_send.
 
 #include "fake.h"
 
@@ -71,7 +72,7 @@ static void wr_abort(struct ibv_qp_ex *ex) {
 	end_errno(0);
 }
 
-// extend_qp makes a new QP one that was made for Atomic Writes.
+// extend_qp prepares a new QP for Atomic Writes.
 void extend_qp(struct qp *q) {
 	q->extended = true;
 	q->ex.wr_start = wr_start;

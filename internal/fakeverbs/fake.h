@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What the C files of this package share: the registry of objects, the list of calls, queues of events behind real
-// descriptors, and the two devices.
+// Shared by the C files of this package: the registry of objects, the list of calls, queues of
+// events with real descriptors, and the two devices.
 
 #ifndef FAKEVERBS_FAKE_H
 #define FAKEVERBS_FAKE_H
@@ -22,8 +22,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-// The functions whose calls are counted and can be made to fail. Those marked inline in verbs.h are reached through the
-// operations of a context and go by their public names.
+// The functions whose calls are counted and can be made to fail. Those inline in verbs.h are
+// reached through the operations of a context, and listed by their public names.
 #define FAKE_FUNCS(X) \
 	X(ibv_get_device_list) X(ibv_free_device_list) X(ibv_get_device_name) X(ibv_get_device_guid) \
 	X(ibv_get_device_index) X(ibv_open_device) X(ibv_close_device) X(ibv_query_device) X(ibv_query_device_ex) \
@@ -55,25 +55,25 @@ enum fake_kind {
 	K_CONTEXT, K_PD, K_MR, K_MW, K_CHANNEL, K_CQ, K_QP, K_SRQ, K_AH, K_EVENT_CHANNEL, K_ID, K_EVENT, K_COUNT
 };
 
-// An obj precedes what a caller sees of each object. Dead ones are kept until fake_reset, so that a call on one of them
-// is told from a call on a newer object at the same place.
+// An obj precedes the public part of each object. Destroyed ones are kept until fake_reset, to
+// distinguish a call on one of them from a call on a newer object at the same address.
 struct obj {
 	enum fake_kind kind;
 	uint32_t id; // 1, 2, ... for each kind
 	bool dying;  // its destroying call waits for acknowledgements
 	bool dead;
-	bool own; // belongs to the library, not to the program: not counted as live
-	int refs; // children and users that are alive
+	bool own; // owned by the library, not the program: not counted as live
+	int refs; // live children and users
 	struct obj *up[5];
 	struct obj *next; // in its bucket
 	void *pub;
 	size_t len;
 };
 
-// Descriptors of events are readable as long as events are queued.
+// Descriptors of events are readable while events are queued.
 struct ev {
 	struct ev *next;
-	struct obj *about; // what the event is of; destroying that drops the event
+	struct obj *about; // the event's object; destroying it drops the event
 };
 
 struct evq {
@@ -101,7 +101,7 @@ struct dev {
 	struct ibv_port_attr port[FAKE_PORTS];
 	struct fake_gid gid[FAKE_GIDS];
 	int gids;
-	uint16_t pkey[FAKE_PKEYS]; // host order
+	uint16_t pkey[FAKE_PKEYS]; // host byte order
 	struct ibv_context *cma; // librdmacm's own context
 	char net4[16], net6[INET6_ADDRSTRLEN];
 };
@@ -128,8 +128,8 @@ struct mr {
 struct mw {
 	struct obj o;
 	bool bound;
-	uint32_t key;                  // the newest one, also while pub has an older one
-	uint32_t lkey, qpn, access; // of the region; of the QP, for a window of type 2
+	uint32_t key;                  // the newest key, even while pub has an older one
+	uint32_t lkey, qpn, access; // of the region; of the QP, for a type 2 window
 	uint64_t addr, length;
 	struct ibv_mw pub;
 };
@@ -161,9 +161,9 @@ struct cq {
 #define FAKE_SGES 32
 #define FAKE_INLINE 512
 
-// A work request as it was posted. imm is as in the request, in network order.
+// A work request as posted. imm is as in the request, in network byte order.
 struct fake_wr {
-	uint64_t call; // which call it came with
+	uint64_t call; // number of the posting call
 	uint32_t qpn, srq;
 	uint64_t wr_id;
 	uint32_t recv, opcode, flags;
@@ -173,7 +173,7 @@ struct fake_wr {
 	uint32_t mw, bind_rkey, bind_lkey, bind_access;
 	uint64_t bind_addr, bind_length;
 	struct ibv_sge sge[FAKE_SGES];
-	uint32_t inline_len; // of all SGEs; the first FAKE_INLINE bytes are kept
+	uint32_t inline_len; // over all SGEs; the first FAKE_INLINE bytes are kept
 	uint8_t data[FAKE_INLINE];
 };
 
@@ -181,7 +181,7 @@ struct pending {
 	uint64_t wr_id;
 	uint32_t opcode, flags, bytes;
 	bool sig;
-	struct fake_wr *wr; // the whole request, in loopback only
+	struct fake_wr *wr; // the whole request, only in loopback
 };
 
 struct wq {
@@ -199,7 +199,7 @@ struct qp {
 	struct dev *dev;
 	enum ibv_qp_state state;
 	bool sig_all, connected;
-	int ord; // -1 until a connection has one
+	int ord; // -1 until a connection sets it
 	struct qp_group group[FAKE_GROUPS];
 	int groups;
 	uint32_t peer;   // the other QP of an iWARP connection
@@ -211,7 +211,7 @@ struct qp {
 	unsigned async_reported;
 	uint8_t *wqe; // for the hot path
 	uint64_t wqe_posted, wqe_polled;
-	bool extended;              // made by ibv_create_qp_ex
+	bool extended;              // created by ibv_create_qp_ex
 	bool open;                  // between ibv_wr_start and ibv_wr_complete
 	struct ibv_send_wr *built; // since ibv_wr_start
 	int builds;
@@ -235,39 +235,40 @@ struct ah {
 	struct ibv_ah pub;
 };
 
-// What no header has: a bit of flags and a kind of event. The access flags are those that Linux 6.12 asks for on rxe,
-// FLUSH_GLOBAL and FLUSH_PERSISTENT.
+// Not in any header: a flag bit and an event type. The access flags are those that Linux 6.12
+// requests on rxe, FLUSH_GLOBAL and FLUSH_PERSISTENT.
 #define UNKNOWN_BIT (fake_newer ? 1u << 30 : 0)
 #define UNKNOWN_ACCESS (fake_newer ? 3u << 8 : 0)
 #define UNKNOWN_EVENT 99
 
-// A device to which a test gives this vendor has two faults of rxe: its flag of an invalidated key is the kernel's, and a QP cannot
-// be destroyed on which a window is bound.
+// A device with this vendor has two of rxe's faults: it reports an invalidated key with the
+// kernel's flag, and a QP cannot be destroyed while a window is bound on it.
 #define is_rxe(dev) ((dev)->attr.orig_attr.vendor_id == 0xffffff)
 #define RXE_WC_WITH_INV (1 << 2)
 
-// The bit of device_cap_flags_ex that says that a device has Atomic Writes, IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel.
+// The bit of device_cap_flags_ex that announces Atomic Writes, the kernel's
+// IB_UVERBS_DEVICE_ATOMIC_WRITE.
 #define ATOMIC_WRITE_CAP (1ULL << 40)
 
 #define OUTER(type, ptr) ((struct type *)((char *)(ptr) - offsetof(struct type, pub)))
 
-extern pthread_mutex_t fake_mu; // everything here, but for the hot paths
+extern pthread_mutex_t fake_mu; // guards everything here except the hot paths
 extern struct dev fake_dev[2];
-extern int fake_hot;  // 0 off, 1 completions without end, 2 one for each signaled request
-extern int fake_auto; // requests complete when they are posted
+extern int fake_hot;  // 0 off, 1 endless completions, 2 one for each signaled request
+extern int fake_auto; // requests complete as soon as they are posted
 extern int fake_late_flush; // a QP in error keeps its requests until fake_flush
 extern int fake_loop; // requests are executed between QPs of the process
 extern int fake_newer; // the kernel is newer than the libraries' headers: see SetNewer
 extern int fake_block_ms;
 extern int fake_fork_result, fake_fork_status;
 
-// begin takes fake_mu, counts and records the call, and returns the errno with which the call is to fail, or 0. Each end
-// releases it and returns what functions of one convention return.
+// begin takes fake_mu, counts and records the call, and returns the errno with which the call is to
+// fail, or 0. Each end function releases the lock and returns the result by one error convention.
 #define P(x) ((uint64_t)(uintptr_t)(x))
 #define ARGS(...) (sizeof((uint64_t[]){__VA_ARGS__}) / 8), (const uint64_t[]){__VA_ARGS__}
 int fake_begin(enum fake_fn fn, int nargs, const uint64_t *args);
 #define begin(fn, ...) fake_begin(FN_##fn, ARGS(__VA_ARGS__))
-void fake_note(enum fake_fn fn, uint64_t arg0); // corrects the first argument that was recorded
+void fake_note(enum fake_fn fn, uint64_t arg0); // corrects the first recorded argument
 int end_errno(int err);             // 0 or a positive errno
 int end_rc(int err);                // 0 or -1 and errno
 void *end_ptr(void *pub, int err);  // NULL and errno
@@ -275,18 +276,18 @@ void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void *obj_new(enum fake_kind kind, size_t size, size_t pub_at, size_t pub_len);
 void obj_up(struct obj *o, int i, struct obj *parent);
-// obj_get returns NULL and records a fault if pub is not a living object of that kind.
+// obj_get returns NULL and records a fault if pub is not a live object of that kind.
 struct obj *obj_get(const char *fn, enum fake_kind kind, const void *pub);
 struct obj *obj_get_dying(const char *fn, enum fake_kind kind, const void *pub); // also while it is being destroyed
-struct obj *obj_peek(enum fake_kind kind, const void *pub);                       // records nothing, finds dead ones
-struct obj *obj_find(enum fake_kind kind, bool (*match)(const struct obj *, uint32_t), uint32_t what); // living
+struct obj *obj_peek(enum fake_kind kind, const void *pub);                       // records nothing, finds destroyed ones
+struct obj *obj_find(enum fake_kind kind, bool (*match)(const struct obj *, uint32_t), uint32_t what); // live ones
 struct obj *obj_by_id(enum fake_kind kind, uint32_t id);
-struct obj *obj_next(enum fake_kind kind, const struct obj *after); // living, by rising id
+struct obj *obj_next(enum fake_kind kind, const struct obj *after); // live ones, by increasing id
 int obj_busy(const char *fn, struct obj *o);                         // EBUSY and a fault if it has children
 void obj_kill(struct obj *o);
 const char *kind_name(enum fake_kind kind);
 
-// wait_acked waits until all events that were reported are acknowledged; being kept waiting too long is a fault.
+// wait_acked waits until all events delivered are acknowledged; waiting too long is a fault.
 void wait_acked(const char *fn, struct obj *o, const uint32_t *completed, const unsigned *reported);
 void acked(void);
 
@@ -294,7 +295,7 @@ int evq_open(struct evq *q);
 void evq_close(struct evq *q);
 void evq_push(struct evq *q, struct ev *e);
 struct ev *evq_get(const char *fn, struct evq *q, struct obj *owner); // fake_mu is held; NULL sets errno
-int evq_drop(struct evq *q, struct obj *about, struct evq *into);      // counts those dropped; into may be NULL
+int evq_drop(struct evq *q, struct obj *about, struct evq *into);      // returns how many were dropped; into may be NULL
 
 struct ctx *ctx_of(struct ibv_context *c);
 struct ibv_context *ctx_open(struct dev *d, bool own);
@@ -330,14 +331,14 @@ int hot_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
 int hot_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int hot_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 
-// Posting functions may be made to fail in the middle of a list, with any result and with or without bad_wr.
+// Posting functions can be made to fail within a list, with any result, and with or without bad_wr.
 struct post_fail {
 	bool on, no_bad;
 	int index, result;
 };
 struct post_fail fake_post_fail(enum fake_fn fn);
 
-// What the Go side calls.
+// Called by the Go side.
 struct fake_call {
 	uint32_t fn, nargs;
 	uint64_t args[8];
@@ -384,7 +385,7 @@ void fake_unlock(void);
 struct fake_cm_event {
 	uint32_t event;
 	int32_t status;
-	int32_t err; // errno when the event is taken
+	int32_t err; // errno when the event is read
 	uint32_t ud;
 	uint32_t qp_num, qkey;
 	uint8_t responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count, srq;

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestHandles: what is used in the wrong order, in Go, is not in C: no object is used there after
-// its end, or destroyed before what uses it.
+// TestHandles uses and closes handles in the wrong order in Go, and checks that C still sees the
+// right order: no object is used after it is destroyed, or destroyed before its users.
 func TestHandles(t *testing.T) {
 	for device, listen := range map[string]string{"fake0": "192.0.2.1:0", "fake1": "198.51.100.1:0"} {
 		t.Run(device, func(t *testing.T) {

@@ -14,26 +14,26 @@ import (
 	"github.com/goverbs/goverbs/internal/dynlib"
 )
 
-// lookups are the names of functions that the program has looked up in the libraries.
+// lookups records the functions that the program looked up in the libraries.
 var lookups struct {
 	sync.Mutex
 	faked, missing []string
 }
 
-// lacksVar is an environment variable with the names of functions, separated by commas, that the
-// libraries do not have.
+// lacksVar is an environment variable with a comma-separated list of functions that the libraries
+// lack.
 const lacksVar = "FAKEVERBS_LACKS"
 
-// NamedT is what InProcessWithout needs of a test.
+// NamedT is the part of testing.TB that InProcessWithout needs.
 type NamedT interface {
 	T
 	Name() string
 }
 
-// InProcessWithout runs a test once more, in a process whose libraries lack the named functions, as
-// older versions of them do: a program looks functions up only once. It reports true in that
-// process, where the test goes on. In the first process it reports false, and the test has failed
-// if it did in the other.
+// InProcessWithout runs a test again in a process whose libraries lack the named functions, like
+// older versions, because a program looks functions up only once. In that process it reports true,
+// and the test continues. In the first process it reports false, and fails the test if it failed in
+// the other.
 func InProcessWithout(t NamedT, functions ...string) bool {
 	t.Helper()
 	lacks := strings.Join(functions, ",")
@@ -67,8 +67,8 @@ func init() {
 	}
 }
 
-// Lookups returns the functions that the program has looked up in libibverbs and librdmacm, which
-// it does when it first uses them: those that this package has given it, and those that it lacks.
+// Lookups returns the functions that the program looked up in libibverbs and librdmacm, which
+// happens on their first use: those that this package provided, and those that it lacks.
 func Lookups() (faked, missing []string) {
 	lookups.Lock()
 	defer lookups.Unlock()

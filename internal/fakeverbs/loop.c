@@ -2,10 +2,11 @@
 
 //go:build linux && cgo && !noibverbs
 
-// Loopback: requests are executed between QPs of the process, at once and in order, so that tests of more than single
-// calls have a device too. Windows of requests and fences have no meaning where nothing takes time; a Send that finds no
-// receive waits for one, on iWARP it ends the connection. Retries take longer than the news of a disconnection, as on
-// every device: see retries.
+// Loopback: requests are executed between QPs of the process, immediately and in order, so that
+// tests of more than single calls also have a device. Limits on outstanding requests and fences
+// have no meaning where nothing takes time. A Send without a receive waits for one; on iWARP it
+// ends the connection. Retries outlast the notification of a disconnect, as on every device: see
+// retries.
 
 #include "fake.h"
 
@@ -26,7 +27,7 @@ static char *host(const struct mr *m, uint64_t addr) {
 	return (char *)m->pub.addr + (addr - m->iova);
 }
 
-// local finds the memory of an SGE.
+// local returns the memory of an SGE.
 static char *local(struct qp *q, const struct ibv_sge *s, bool write) {
 	struct mr *m = (struct mr *)obj_find(K_MR, has_lkey, s->lkey);
 
@@ -36,7 +37,7 @@ static char *local(struct qp *q, const struct ibv_sge *s, bool write) {
 	return host(m, s->addr);
 }
 
-// remote finds what a key of q's gives access to.
+// remote returns the memory that a key of q's domain gives access to.
 static char *remote(struct qp *q, uint32_t rkey, uint64_t addr, uint64_t len, unsigned access) {
 	struct mr *m = (struct mr *)obj_find(K_MR, has_rkey, rkey);
 	struct mw *w;
@@ -54,7 +55,8 @@ static char *remote(struct qp *q, uint32_t rkey, uint64_t addr, uint64_t len, un
 	return m ? host(m, addr) : NULL;
 }
 
-// gather copies the data of a request to a buffer, which the caller frees. NULL: an SGE is wrong.
+// gather copies the data of a request to a buffer, which the caller frees. It returns NULL if an
+// SGE is invalid.
 static char *gather(struct qp *q, const struct fake_wr *wr, uint64_t *len) {
 	char *buf;
 	uint64_t at = 0;
@@ -109,7 +111,7 @@ static void access_error(struct qp *q) {
 	qp_to_error(q);
 }
 
-// invalidate ends what a key gives access to: a window's binding.
+// invalidate ends the access that a key gives: the binding of a window.
 static bool invalidate(struct qp *q, uint32_t rkey) {
 	struct mw *w = (struct mw *)obj_find(K_MW, has_rkey, rkey);
 
@@ -119,7 +121,8 @@ static bool invalidate(struct qp *q, uint32_t rkey) {
 	return true;
 }
 
-// put_grh writes the header that a datagram begins with: RoCE v2 over IPv4 has an IPv4 header in its last 20 bytes.
+// put_grh writes the header that precedes a datagram: for RoCE v2 over IPv4 its last 20 bytes are
+// an IPv4 header.
 static void put_grh(struct qp *q, const struct fake_wr *wr, char *to) {
 	struct ah *a = (struct ah *)obj_by_id(K_AH, wr->ah);
 	struct ibv_grh *g = (struct ibv_grh *)to;
@@ -143,7 +146,8 @@ static void put_grh(struct qp *q, const struct fake_wr *wr, char *to) {
 	memcpy(g->dgid.raw, dst, 16);
 }
 
-// deliver ends the oldest receive of p with a message. Its result is the sender's status, or -1: no receive is there.
+// deliver completes the oldest receive of p with a message. It returns the sender's status, or -1
+// if there is no receive.
 static int deliver(struct qp *q, struct qp *p, const struct fake_wr *wr, const char *buf, uint64_t len, bool placed) {
 	struct fake_wc wc = {.qp_num = p->pub.qp_num, .opcode = placed ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV};
 	bool ud = p->pub.qp_type == IBV_QPT_UD;
@@ -249,16 +253,18 @@ static bool reached(struct qp *q, struct qp *p) {
 	return q->dev->iwarp ? p->peer == q->pub.qp_num : p->attr.dest_qp_num == q->pub.qp_num;
 }
 
-// retries reports whether a request of InfiniBand that the peer does not answer is still being sent again: as long as the
-// QP of the peer exists, and if the connection manager has the news that the connection has ended.
+// retries reports whether an InfiniBand request that the peer does not answer is still being
+// retried: as long as the peer's QP exists, and beyond that if the connection manager has reported
+// the disconnect.
 static bool retries(const struct qp *q, const struct qp *p) {
 	if (q->dev->iwarp || q->pub.qp_type != IBV_QPT_RC)
 		return false;
 	return (p && !p->o.dying && p->state == IBV_QPS_ERR) || cm_left(q->pub.qp_num);
 }
 
-// on_iwarp turns a status into what siw reports: Sends and Writes are done when they are sent, whatever becomes of them;
-// what a Terminate ends is flushed. Without a receive there is a Terminate too.
+// on_iwarp translates a status to siw's: Sends and Writes complete when they are sent, whatever
+// their outcome; requests that a Terminate ends are flushed. A missing receive causes a Terminate
+// too.
 static int on_iwarp(struct qp *q, struct qp *p, const struct fake_wr *wr, int status) {
 	if (status == -1)
 		access_error(p);
@@ -275,7 +281,8 @@ static int on_iwarp(struct qp *q, struct qp *p, const struct fake_wr *wr, int st
 	}
 }
 
-// execute returns the status of a request, and the bytes for its completion, or -1: it has to wait.
+// execute returns the status of a request and the byte count for its completion, or -1 if it has to
+// wait.
 static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 	bool ud = q->pub.qp_type == IBV_QPT_UD, unreliable = ud || q->pub.qp_type == IBV_QPT_UC;
 	struct qp *p = qp_by_num(ud ? wr->remote_qpn : q->dev->iwarp ? q->peer : q->attr.dest_qp_num);
@@ -361,10 +368,10 @@ static int execute(struct qp *q, const struct fake_wr *wr, uint32_t *bytes) {
 	return status == -1 && unreliable ? IBV_WC_SUCCESS : status;
 }
 
-// loop_run executes what waits on q until something has to wait or fails. An end of q that comes of a request is put off
-// until that request has its completion.
+// loop_run executes the requests waiting on q until one has to wait or fails. If a request breaks
+// q, that takes effect only after the request has completed.
 void loop_run(struct qp *q) {
-	if (!fake_loop || q->running) // it is further up already
+	if (!fake_loop || q->running) // already on the stack
 		return;
 	q->running = true;
 	while (q->state == IBV_QPS_RTS && !q->failed && q->sq.count > 0 && q->sq.wr[q->sq.head].wr) {
@@ -384,7 +391,8 @@ void loop_run(struct qp *q) {
 	}
 }
 
-// loop_recv lets those go on that wait for a receive of a QP or an SRQ, or for a QP that is gone now.
+// loop_recv resumes requests that wait for a receive of a QP or an SRQ, or for a QP that is now
+// gone.
 void loop_recv(uint32_t qpn, const struct ibv_srq *srq) {
 	for (struct obj *o = obj_next(K_QP, NULL); o; o = obj_next(K_QP, o)) {
 		struct qp *q = (struct qp *)o, *p;

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pair is two QPs that reach each other, with 64 bytes of memory on each side; completions of both
-// are in r.cq.
+// pair is two QPs connected to each other, with 64 bytes of memory on each side; both complete into
+// r.cq.
 type pair struct {
 	rig
 	peer object
@@ -72,7 +72,7 @@ func TestLoopbackMovesData(t *testing.T) {
 	require.Equal(t, []WC{{WRID: 2, Opcode: wcRead, ByteLen: 4}}, p.poll(t))
 	require.Equal(t, "ello", string(p.mem[0][32:36]))
 
-	// A Send and what is behind it wait for a receive.
+	// A Send without a receive waits, and so do requests after it.
 	_, err = p.qp.postSend(WR{WRID: 3, Opcode: 3, Flags: signaled | inline, NumSGE: 1, Inline: []byte("immediately"),
 		Imm: 7}, WR{WRID: 4, Opcode: opWrite, Flags: signaled})
 	require.NoError(t, err)
@@ -138,8 +138,8 @@ func TestLoopbackReceiveTooSmall(t *testing.T) {
 	require.Equal(t, WC{WRID: 1, Status: statusRemInvReq}, bare(wcs[1]))
 }
 
-// TestLoopbackRetries: a request to a QP in ERR is sent again until that QP is gone, and longer if
-// the peer has disconnected.
+// TestLoopbackRetries checks that a request to a QP in ERR is retried until that QP is destroyed,
+// and beyond that if the peer has disconnected.
 func TestLoopbackRetries(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		client, listener, child, r := request(t, Fake0, "x")

@@ -34,7 +34,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd) {
 	return end_errno(err);
 }
 
-// Neither key of a region is ever given again, as if the device counted.
+// Keys of regions are never reused, as if the device counted.
 static uint32_t next_key = 0x1000;
 
 static struct ibv_mr *reg(const char *fn, int err, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int fd,
@@ -62,7 +62,7 @@ static struct ibv_mr *reg(const char *fn, int err, struct ibv_pd *pd, void *addr
 	m->fd = fd;
 	m->offset = offset;
 	m->pub = (struct ibv_mr){pd->context, pd, addr, length, m->o.id, next_key, 0};
-	m->pub.rkey = next_key + 1; // not equal, so that taking one for the other shows
+	m->pub.rkey = next_key + 1; // different, so that confusing the two is noticed
 	next_key += 0x100;
 	return end_ptr(&m->pub, 0);
 }
@@ -93,7 +93,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	return reg("ibv_reg_dmabuf_mr", err, pd, NULL, length, iova, fd, offset, access);
 }
 
-// The result tells what became of the region; errno tells why.
+// The result tells what happened to the region, errno why.
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access) {
 	int err = begin(ibv_rereg_mr, P(mr), flags, P(pd), P(addr), length, access);
 	struct mr *m = (struct mr *)obj_get("ibv_rereg_mr", K_MR, mr);
@@ -122,7 +122,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	}
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		m->access = access;
-	m->pub.lkey += 0x40; // keys may change, and the program must look
+	m->pub.lkey += 0x40; // keys may change, and the program must check
 	m->pub.rkey += 0x40;
 	return end_errno(0);
 }

@@ -97,7 +97,7 @@ static struct rule *take_rule(enum fake_fn fn, bool post) {
 	return NULL;
 }
 
-// The function whose next call is late, or FN_COUNT, and by how much.
+// The function whose next call is delayed, or FN_COUNT, and by how much.
 static int late = FN_COUNT;
 static int late_us;
 
@@ -108,7 +108,8 @@ void fake_delay(int fn, int us) {
 
 bool fake_delaying(void) { return __atomic_load_n(&late, __ATOMIC_SEQ_CST) == FN_COUNT; }
 
-// The function whose next call waits until it is released, or FN_COUNT, and whether one waits.
+// The function whose next call is held until it is released, or FN_COUNT, and whether one is
+// waiting.
 static pthread_mutex_t hold_mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t hold_cond = PTHREAD_COND_INITIALIZER;
 static int hold_fn = FN_COUNT;
@@ -145,7 +146,7 @@ static void hold(enum fake_fn fn) {
 	pthread_mutex_unlock(&hold_mu);
 }
 
-// The errno of a call that has begun and is to fail when its work is done.
+// The errno of a call in progress that is to fail after doing its work.
 static int failing_after;
 
 int fake_begin(enum fake_fn fn, int nargs, const uint64_t *args) {
@@ -182,7 +183,7 @@ struct post_fail fake_post_fail(enum fake_fn fn) {
 	return f;
 }
 
-// finish returns the errno of a call whose work has that result, and lets others in.
+// finish returns the errno of a call with this outcome, and releases the lock.
 static int finish(int err) {
 	err = err ? err : failing_after;
 	failing_after = 0;
@@ -449,7 +450,8 @@ void evq_push(struct evq *q, struct ev *e) {
 		fault("eventfd: %s", strerror(errno));
 }
 
-// The count of the descriptor is the length of the list, and both change under fake_mu only: this read never waits.
+// The count of the descriptor is the length of the list, and both change only under fake_mu, so
+// this read never blocks.
 static void evq_less(struct evq *q) {
 	uint64_t one;
 
@@ -513,7 +515,7 @@ int evq_drop(struct evq *q, struct obj *about, struct evq *into) {
 	return n;
 }
 
-// fake_reset forgets calls, rules, faults and dead objects. Living objects stay as they are.
+// fake_reset clears calls, rules, faults and destroyed objects. Live objects remain as they are.
 void fake_reset(void) {
 	struct obj *graves = NULL;
 

@@ -4,7 +4,7 @@
 
 #include "fake.h"
 
-// What was posted, for tests to read: the last RECORDS of them.
+// Posted requests, for tests to read: the last RECORDS of them.
 #define RECORDS 8192
 static struct fake_wr *records;
 static uint64_t recorded, posts;
@@ -102,9 +102,9 @@ static void record_send(struct qp *q, const struct ibv_send_wr *wr) {
 			struct mw *w = (struct mw *)o;
 
 			r->mw = o->id;
-			if (w->pub.rkey != w->key) // drivers name the window by it, and look at nothing else
+			if (w->pub.rkey != w->key) // drivers identify the window by it and check nothing else
 				fault("ibv_post_send: a bind of window %u, whose key is %#x, names it by %#x", o->id, w->key, w->pub.rkey);
-			w->key = wr->bind_mw.rkey; // from now on, though the window is bound later
+			w->key = wr->bind_mw.rkey; // immediately, although the window is bound later
 		}
 		r->bind_rkey = wr->bind_mw.rkey;
 		if (wr->bind_mw.bind_info.mr && obj_get("ibv_post_send", K_MR, wr->bind_mw.bind_info.mr))
@@ -142,7 +142,7 @@ static int opcode_ok(struct qp *q, uint32_t opcode) {
 	}
 }
 
-// across: siw copies up to 32 bytes of one element by code that goes wrong at a boundary between pages.
+// across: siw copies up to 32 bytes of one element with code that fails across a page boundary.
 static int across(uint64_t addr, uint32_t n) {
 	return n <= 32 && addr % 4096 + n > 4096;
 }
@@ -155,7 +155,7 @@ static int unanswered(const struct qp *q) {
 	return reads;
 }
 
-// siw_traps records requests on which the siw of the kernel does something else than asked.
+// siw_traps records requests for which the kernel's siw does something other than what was asked.
 static void siw_traps(struct qp *q, const struct ibv_send_wr *wr) {
 	if (wr->opcode != IBV_WR_RDMA_READ) {
 		if ((wr->send_flags & IBV_SEND_FENCE) && unanswered(q) > 0)
@@ -196,7 +196,7 @@ static int check_send(struct qp *q, const struct ibv_send_wr *wr) {
 	return 0;
 }
 
-// pend queues what was recorded last.
+// pend queues the request recorded last.
 static void pend(struct wq *w, struct pending p) {
 	if (fake_loop) {
 		p.wr = malloc(sizeof(*p.wr));
@@ -255,9 +255,9 @@ int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	return end_errno(f.on && !err ? f.result : sign * err);
 }
 
-// post_built posts what has been built since ibv_wr_start.
+// post_built posts the requests built since ibv_wr_start.
 int post_built(struct qp *q) {
-	int err = q->state < IBV_QPS_RTS ? EINVAL : q->sq.count + q->builds > q->sq.room ? ENOSPC : 0; // as librxe says it
+	int err = q->state < IBV_QPS_RTS ? EINVAL : q->sq.count + q->builds > q->sq.room ? ENOSPC : 0; // as librxe reports it
 
 	posts++;
 	for (int i = 0; !err && i < q->builds; i++)
@@ -299,7 +299,7 @@ int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 			return end_errno(f.result);
 		}
 		if (!err && q->dev->iwarp && wr->num_sge == 0)
-			err = EINVAL; // libsiw wants one
+			err = EINVAL; // libsiw requires one
 		if (!err && !(err = take_recv(&q->rq, qp->qp_num, 0, wr))) {
 			wr = wr->next;
 			if (q->state == IBV_QPS_ERR && !q->dev->iwarp && !fake_late_flush)
@@ -380,7 +380,7 @@ static uint32_t wc_opcode(uint32_t opcode) {
 	}
 }
 
-// wq_take removes the oldest request that waits.
+// wq_take removes the oldest waiting request.
 bool wq_take(struct qp *q, bool recv, struct pending *p) {
 	struct srq *s = recv && q->pub.srq ? OUTER(srq, q->pub.srq) : NULL;
 	struct wq *w = s ? &s->rq : recv ? &q->rq : &q->sq;
@@ -426,8 +426,8 @@ int fake_complete(uint32_t qpn, int recv, int n, uint32_t status, uint32_t bytes
 	return done;
 }
 
-// fake_inject_wc adds a completion as it is to the QP's send or receive CQ. For a receive (recv 2) it takes the wr_id of
-// the oldest request that waits.
+// fake_inject_wc adds an arbitrary completion to the QP's send or receive CQ. For a receive, recv 2
+// uses the wr_id of the oldest waiting request.
 int fake_inject_wc(uint32_t qpn, int recv, const struct fake_wc *wc) {
 	struct fake_wc w = *wc;
 	struct pending p;

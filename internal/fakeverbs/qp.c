@@ -111,10 +111,10 @@ struct ibv_qp *fake_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	if (!err && (init->send_ops_flags != IBV_QP_EX_WITH_ATOMIC_WRITE || init->qp_type != IBV_QPT_RC ||
 		!(ctx_of(context)->dev->attr.device_cap_flags_ex & ATOMIC_WRITE_CAP)))
 		err = EOPNOTSUPP;
-	return create("ibv_create_qp_ex", err, init->pd, (struct ibv_qp_init_attr *)init, true); // which it begins with
+	return create("ibv_create_qp_ex", err, init->pd, (struct ibv_qp_init_attr *)init, true); // which it starts with
 }
 
-// may reports whether the state diagram has an edge.
+// may reports whether the state diagram has this transition.
 static bool may(enum ibv_qp_state from, enum ibv_qp_state to) {
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return true;
@@ -129,7 +129,7 @@ static bool may(enum ibv_qp_state from, enum ibv_qp_state to) {
 	}
 }
 
-// required is what an edge needs beside the state.
+// required returns the attributes that a transition needs in addition to the state.
 static int required(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to) {
 	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
 		return IBV_QP_PKEY_INDEX | IBV_QP_PORT | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
@@ -174,7 +174,8 @@ static void flush(struct qp *q) {
 		wq_complete(q, true, q->rq.count, IBV_WC_WR_FLUSH_ERR, 0);
 }
 
-// fake_flush flushes what late flushes have kept, and reports how many requests that were, -1 for no such QP.
+// fake_flush flushes the requests kept by late flushes and returns how many there were, or -1 for
+// no such QP.
 int fake_flush(uint32_t qpn) {
 	struct qp *q;
 	int n = -1, late;
@@ -203,7 +204,7 @@ void qp_to_error(struct qp *q) {
 	q->connected = false;
 	flush(q);
 	if (lost && q->dev->iwarp)
-		cm_lost(q->pub.qp_num); // the stream is gone
+		cm_lost(q->pub.qp_num); // the stream is closed
 }
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
@@ -218,7 +219,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
 	q->modifies++;
 	q->mask |= mask;
 	if (q->dev->iwarp)
-		mask &= IBV_QP_STATE | IBV_QP_ACCESS_FLAGS; // siw looks at nothing else
+		mask &= IBV_QP_STATE | IBV_QP_ACCESS_FLAGS; // siw ignores all others
 #define SET(bit, field) \
 	if (mask & bit) \
 		q->attr.field = attr->field
@@ -246,7 +247,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
 		case IBV_QPS_ERR:
 			qp_to_error(q);
 			break;
-		case IBV_QPS_RESET: // what was posted is forgotten
+		case IBV_QPS_RESET: // posted requests are dropped
 			wq_clear(&q->sq);
 			wq_clear(&q->rq);
 			q->state = IBV_QPS_RESET;
@@ -270,7 +271,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 	if (err)
 		return end_errno(err);
 	*attr = q->attr;
-	attr->qp_state = attr->cur_qp_state = q->dev->iwarp ? IBV_QPS_RESET : q->state; // siw does not tell
+	attr->qp_state = attr->cur_qp_state = q->dev->iwarp ? IBV_QPS_RESET : q->state; // siw does not report it
 	qp->state = attr->qp_state;
 	memset(init, 0, sizeof(*init));
 	init->qp_context = qp->qp_context;
@@ -441,7 +442,7 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
 		wq_init(&w, attr->max_wr, s->rq.max_sge);
 		for (; w.count < s->rq.count; w.count++)
 			w.wr[w.count] = s->rq.wr[(s->rq.head + w.count) % s->rq.room];
-		s->rq.count = 0; // what waited has moved
+		s->rq.count = 0; // the waiting ones have moved
 		wq_free(&s->rq);
 		s->rq = w;
 		s->attr.max_wr = attr->max_wr;

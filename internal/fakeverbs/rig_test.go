@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rig is one of each object on a device.
+// rig holds one of each object on a device.
 type rig struct{ ctx, pd, ch, cq, qp object }
 
 func open(t *testing.T, dev int) object {
@@ -90,7 +90,7 @@ func (r rig) up(t *testing.T) {
 	require.NoError(t, r.qp.modify(stateRTS, maskRTS))
 }
 
-// readable reports whether a descriptor has something to read.
+// readable reports whether a descriptor is readable.
 func readable(t *testing.T, fd int) bool {
 	t.Helper()
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -99,7 +99,7 @@ func readable(t *testing.T, fd int) bool {
 	return n == 1
 }
 
-// record stands for a test that uses the package badly.
+// record acts as a test that misuses the package.
 type record struct {
 	cleanup []func()
 	errors  []string

@@ -16,14 +16,14 @@ import (
 	"github.com/goverbs/goverbs/verbstest"
 )
 
-// The conformance suite over loopback, which sends it through the code of both providers, down to
-// the calls of the libraries and what they make of wrong ones. Subjects in which the drivers of the
-// kernel differ from each other are left to the devices themselves.
+// The conformance suite over loopback, which exercises the code of both providers down to the
+// library calls, including invalid ones. Subjects in which kernel drivers differ are left to tests
+// on those devices.
 func TestConformance(t *testing.T) {
 	const vendorRXE = 0xffffff
 	for _, c := range []struct {
 		name, device, listen string
-		vendor               uint32 // 0 = that of the device
+		vendor               uint32 // 0 = the device's own
 		subjects             []string
 	}{
 		{"AtomicWrite", "fake0", "192.0.2.1:0", 0, []string{"Atomic", "Alloc"}},

@@ -6,7 +6,7 @@
 
 #include "fake.h"
 
-// As functions, not as the macros that choose between them by what the headers know.
+// Declare the functions, not the macros that select one based on the headers.
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova

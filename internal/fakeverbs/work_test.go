@@ -272,11 +272,11 @@ func TestTrapsOfSiwAreFaults(t *testing.T) {
 	read := WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 64)}
 	const crosses, whole, long = 0x1ff0, 0x1fe0, 33
 	for _, c := range []struct {
-		before, wr WR // before: its opcode is 0 for none
+		before, wr WR // before: opcode 0 = none
 		want       string
 	}{
 		{WR{}, read, ""},
-		{read, read, ""}, // the QP has no connection, and so no depth
+		{read, read, ""}, // the QP has no connection, and so a depth of 0
 		{WR{}, WR{Opcode: opRead}, "a Read without an SGE on siw: it reads as much as the request before it"},
 		{WR{}, WR{Opcode: opRead, NumSGE: 1, SGEs: sge(0x1000, 64), Flags: fence},
 			"a fenced Read on siw: its queue jams"},

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// closedBit marks a Guard that has been shut; the bits below it count the calls in progress.
+// closedBit marks a Guard that is shut; the bits below it count the calls in progress.
 const closedBit = int64(1) << 62
 
-// Guard admits calls until it is shut and lets the one who shuts it wait for those in progress.
-// The zero value is open. All methods may be called concurrently; Enter and Exit cost one atomic
+// Guard admits calls until it is shut, and then lets the closer wait for those in progress. The
+// zero value is open. All methods may be called concurrently; Enter and Exit cost one atomic
 // operation each.
 type Guard struct {
 	state   atomic.Int64
 	drained atomic.Pointer[chan struct{}]
 }
 
-// Enter admits a call. It reports false, and Exit must not be called, once the guard is shut.
+// Enter admits a call. Once the guard is shut it reports false, and Exit must not be called.
 func (g *Guard) Enter() bool {
 	if g.state.Add(1)&closedBit == 0 {
 		return true
@@ -32,8 +32,8 @@ func (g *Guard) Exit() {
 	if g.state.Add(-1) != closedBit {
 		return
 	}
-	// The last call left a shut guard, which has its channel. A refused Enter may pass here again:
-	// the channel holds one token and Drain looks at the count itself.
+	// The last call left a shut guard, which has its channel. A refused Enter may get here again:
+	// the channel holds one token, and Drain checks the count itself.
 	select {
 	case *g.drained.Load() <- struct{}{}:
 	default:
@@ -50,8 +50,8 @@ func (g *Guard) Shut() bool {
 // Closed reports whether the guard has been shut.
 func (g *Guard) Closed() bool { return g.state.Load()&closedBit != 0 }
 
-// Drain waits until no call is in progress in a guard that has been shut, at most for timeout (0 =
-// without limit), and reports whether that was reached. Only one goroutine may wait at a time.
+// Drain waits until no call is in progress in a shut guard, for at most timeout (0 = no limit), and
+// reports whether none is left. Only one goroutine may wait at a time.
 func (g *Guard) Drain(timeout time.Duration) bool {
 	if g.state.Load() == closedBit {
 		return true

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 )
 
-// ErrClosed is the cause of every call on a closed handle. It satisfies errors.Is for net.ErrClosed
-// and os.ErrClosed too.
+// ErrClosed is the cause of every error of a call on a closed handle. It also matches net.ErrClosed
+// and os.ErrClosed with errors.Is.
 var ErrClosed error = closedError{}
 
 type closedError struct{}
@@ -24,12 +24,12 @@ func (closedError) Error() string { return "use of closed handle" }
 
 func (closedError) Is(target error) bool { return target == net.ErrClosed || target == os.ErrClosed }
 
-// ErrBusy says that an object has live children.
+// ErrBusy reports that an object has live children.
 var ErrBusy = errors.New("object is in use")
 
-// Node is one object in the tree of lifetimes: a Guard for its calls, the parents that must outlive
+// Node is an object in the tree of lifetimes: a Guard for its calls, the parents that must outlive
 // it, and the children that must be closed before it. An embedded Node must be set up by Init and
-// not be copied.
+// must not be copied.
 //
 // States: open -> closing (BeginClose: no calls, no new children) -> gone (End: no longer listed by
 // Live).
@@ -41,7 +41,7 @@ type Node struct {
 	parents []*Node
 	owner   any // see SetOwner
 
-	mu       sync.Mutex         // guards what follows; a parent's mu is never taken under a child's
+	mu       sync.Mutex         // guards the following; a parent's mu is never taken while holding a child's
 	children map[*Node]struct{} // live children
 	closing  bool
 	closer   func() error
@@ -53,12 +53,12 @@ var live struct {
 	m map[*Node]struct{}
 }
 
-// SetOwner says to what n and its descendants belong, such as a device. It must be called before
-// Init; a Node without an owner has that of its first parent.
+// SetOwner sets what n and its descendants belong to, such as a device. It must be called before
+// Init; a Node without an owner inherits that of its first parent.
 func (n *Node) SetOwner(owner any) { n.owner = owner }
 
-// Init makes n a live object of the given kind below its parents. closer is what CloseAll calls. It
-// fails with ErrClosed if a parent has been closed; n may then be used again.
+// Init makes n a live object of the given kind below its parents. CloseAll calls closer. Init fails
+// with ErrClosed if a parent is closed; n may then be used again.
 func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
 	n.kind, n.closer, n.parents = kind, closer, nil
 	for _, p := range parents {
@@ -86,9 +86,9 @@ func (n *Node) Init(kind string, closer func() error, parents ...*Node) error {
 	return nil
 }
 
-// Stage returns "open" or "closed", and "" before Init has succeeded. Once it is not "", what was
-// written before Init can be read without a lock, also by a goroutine that got the object from
-// elsewhere than from its constructor.
+// Stage returns "open" or "closed", and "" before Init has succeeded. Once it is not "", everything
+// written before Init can be read without a lock, even by a goroutine that did not get the object
+// from its constructor.
 func (n *Node) Stage() string {
 	switch {
 	case !n.made.Load():
@@ -120,9 +120,8 @@ func (n *Node) leaveParents() {
 	}
 }
 
-// Adopt makes parent one more parent of n, which must be live. It fails with ErrClosed if the
-// parent has been closed. Adopt and Leave of one Node must not run at the same time as each other
-// or as its End.
+// Adopt adds a parent to n, which must be live. It fails with ErrClosed if the parent is closed.
+// Adopt and Leave of a Node must not run concurrently with each other or with its End.
 func (n *Node) Adopt(parent *Node) error {
 	if !parent.adopt(n) {
 		return ErrClosed
@@ -131,7 +130,7 @@ func (n *Node) Adopt(parent *Node) error {
 	return nil
 }
 
-// Leave takes n out of one of its parents.
+// Leave removes n from one of its parents.
 func (n *Node) Leave(parent *Node) {
 	parent.mu.Lock()
 	delete(parent.children, n)
@@ -140,8 +139,8 @@ func (n *Node) Leave(parent *Node) {
 }
 
 // BeginClose shuts n to new calls and new children. It reports first = true to the one caller that
-// must go on and finish with Drain and End; later callers get false and no error. With live
-// children nothing happens and the error Is ErrBusy and counts them by kind.
+// must continue with Drain and End; later callers get false and no error. If n has live children,
+// nothing happens, and the error Is ErrBusy and counts them by kind.
 func (n *Node) BeginClose() (first bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,7 +169,7 @@ func (n *Node) census() string {
 	return strings.Join(parts, ", ")
 }
 
-// End takes n out of its parents and of Live.
+// End removes n from its parents and from Live.
 func (n *Node) End() {
 	n.leaveParents()
 	live.Lock()
@@ -179,7 +178,7 @@ func (n *Node) End() {
 }
 
 // CloseChildren closes every descendant of n, children before their parents, and joins the errors.
-// One that is busy is closed after the others, whose end may be what it waits for.
+// A busy one is closed after the others, which may be what keeps it busy.
 func (n *Node) CloseChildren() error {
 	n.mu.Lock()
 	children := make([]*Node, 0, len(n.children))
@@ -190,7 +189,7 @@ func (n *Node) CloseChildren() error {
 	var errs []error
 	var busy []*Node
 	for _, c := range children {
-		// A child of two parents here (a QP below a PD and a CQ) is closed once: Close is
+		// A child of two parents here (a QP below a PD and a CQ) is closed only once: Close is
 		// idempotent.
 		errs = append(errs, c.CloseChildren())
 		if err := c.closer(); errors.Is(err, ErrBusy) {
@@ -210,7 +209,7 @@ func (n *Node) CloseTree() error {
 	return errors.Join(n.CloseChildren(), n.closer())
 }
 
-// Describe names n's kind and the stack that created it.
+// Describe returns n's kind and the stack that created it.
 func (n *Node) Describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s created at\n", n.kind)
@@ -224,8 +223,8 @@ func (n *Node) Describe() string {
 	}
 }
 
-// Live returns the objects that have been created and not closed, in no particular order. What it
-// returns when a test binary ends has leaked.
+// Live returns the objects that were created and not closed, in no particular order. Whatever it
+// returns at the end of a test binary has leaked.
 func Live() []*Node {
 	live.Lock()
 	defer live.Unlock()
@@ -236,13 +235,12 @@ func Live() []*Node {
 	return nodes
 }
 
-// LiveOf returns the objects of an owner that have been created and not closed, in no particular
-// order.
+// LiveOf returns an owner's objects that were created and not closed, in no particular order.
 func LiveOf(owner any) []*Node {
 	return slices.DeleteFunc(Live(), func(n *Node) bool { return n.owner != owner })
 }
 
-// Keep takes n out of Live for good: it is meant to live as long as the process.
+// Keep removes n from Live permanently, because it is meant to live as long as the process.
 func (n *Node) Keep() {
 	live.Lock()
 	delete(live.m, n)

@@ -20,8 +20,8 @@ func end(t *testing.T, n *Node) {
 	n.End()
 }
 
-// TestRefusedInit: a Node that one of its parents refuses is no child of the others, is not listed,
-// and can be set up again.
+// TestRefusedInit checks that a Node refused by one of its parents is no child of the others, is
+// not listed, and can be set up again.
 func TestRefusedInit(t *testing.T) {
 	before := len(Live())
 	var open, gone, child Node
@@ -43,8 +43,8 @@ func TestRefusedInit(t *testing.T) {
 	require.Len(t, Live(), before)
 }
 
-// TestCloseChildrenAgain: of children that are busy until others have been closed each is closed,
-// whichever comes first; one that stays busy is reported.
+// TestCloseChildrenAgain checks that children that are busy until others are closed are all closed,
+// whichever comes first, and that one that stays busy is reported.
 func TestCloseChildrenAgain(t *testing.T) {
 	var parent Node
 	var children [3]Node
@@ -87,7 +87,8 @@ func TestCloseChildrenAgain(t *testing.T) {
 	end(t, &parent)
 }
 
-// TestCensus: what keeps a parent from being closed is counted by kind, in order.
+// TestCensus checks that the children that keep a parent from being closed are counted by kind, in
+// order.
 func TestCensus(t *testing.T) {
 	var parent Node
 	require.NoError(t, parent.Init("context", nothing))
@@ -105,8 +106,8 @@ func TestCensus(t *testing.T) {
 	end(t, &parent)
 }
 
-// TestLeaveForgets: a Node does not hold on to parents that it has left, however often it changes
-// them.
+// TestLeaveForgets checks that a Node does not refer to parents that it has left, however often it
+// changes them.
 func TestLeaveForgets(t *testing.T) {
 	var a, b, child Node
 	require.NoError(t, a.Init("PD", nothing))
@@ -125,7 +126,7 @@ func TestLeaveForgets(t *testing.T) {
 	end(t, &b)
 }
 
-// TestDescribe: a Node tells its kind and every call of the stack that created it.
+// TestDescribe checks that a Node reports its kind and every call of the stack that created it.
 func TestDescribe(t *testing.T) {
 	var n Node
 	require.NoError(t, n.Init("QP", nothing))
@@ -136,7 +137,8 @@ func TestDescribe(t *testing.T) {
 	end(t, &n)
 }
 
-// TestKeep: what lives as long as the process is not listed, and is a parent as others are.
+// TestKeep checks that an object that lives as long as the process is not listed, but is a parent
+// like any other.
 func TestKeep(t *testing.T) {
 	before := len(Live())
 	var kept, child Node

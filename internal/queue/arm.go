@@ -2,7 +2,7 @@
 
 package queue
 
-// Arm says which completions make a CQ send an event.
+// Arm is the notification state of a CQ: which completions generate an event.
 type Arm uint8
 
 const (
@@ -11,8 +11,8 @@ const (
 	ArmedAny
 )
 
-// With returns what the CQ is armed for after one more request for an event. A request for any
-// completion stays in force after a later one for solicited ones (ibv_req_notify_cq(3)).
+// With returns the state after another request for notification. A request for any completion stays
+// in force after a later one for solicited completions (ibv_req_notify_cq(3)).
 func (a Arm) With(solicitedOnly bool) Arm {
 	if solicitedOnly {
 		return max(a, ArmedSolicited)
@@ -20,5 +20,5 @@ func (a Arm) With(solicitedOnly bool) Arm {
 	return ArmedAny
 }
 
-// Fires reports whether a completion makes an event. Completions with an error count as solicited.
+// Fires reports whether a completion generates an event. Failed completions count as solicited.
 func (a Arm) Fires(solicited bool) bool { return a == ArmedAny || a == ArmedSolicited && solicited }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package queue has what devices and connections make their queues of: a [Ring], the asynchronous
-// events of a context ([Events]), what a CQ is armed for ([Arm]), and how goroutines wait for each
-// other ([Signal], [Await]).
+// Package queue provides the building blocks of queues in devices and connections: a [Ring], the
+// asynchronous events of a context ([Events]), the notification state of a CQ ([Arm]), and helpers
+// for goroutines that wait for each other ([Signal], [Await]).
 package queue

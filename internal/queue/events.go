@@ -9,17 +9,17 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// backlog is how many events are queued. A further event replaces the oldest.
+// backlog is the capacity of the queue. A further event replaces the oldest.
 const backlog = 1024
 
-// Events is the queue of the asynchronous events of a context (ibv_get_async_event(3)). All methods
-// may be called concurrently.
+// Events is the queue of a context's asynchronous events (ibv_get_async_event(3)). All methods may
+// be called concurrently.
 //
-// An event holds the object that it is about, with all its memory, so it does not outlive the
-// object: Post drops events of objects that have been closed, and Sweep, which is called after the
-// closing of an object has begun, removes those that are queued.
+// An event refers to the object that it is about, with all its memory, so it must not outlive the
+// object. Post drops events of closed objects. Sweep, called once the closing of an object has
+// begun, removes those already queued.
 type Events[T any] struct {
-	stale  func(T) bool  // the event is of a closed object
+	stale  func(T) bool  // reports whether the event is of a closed object
 	ready  chan struct{} // holds a token while events are queued
 	closed chan struct{}
 
@@ -27,16 +27,16 @@ type Events[T any] struct {
 	queued Ring[T]
 }
 
-// NewEvents returns an empty queue. stale reports whether the object of an event has been closed,
-// or is being closed.
+// NewEvents returns an empty queue. stale reports whether the object of an event has been closed or
+// is being closed.
 func NewEvents[T any](stale func(T) bool) *Events[T] {
 	return &Events[T]{stale: stale, ready: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-// Post queues an event. It never waits.
+// Post queues an event. It never blocks.
 func (e *Events[T]) Post(ev T) {
 	e.mu.Lock()
-	if e.stale(ev) { // looked at under mu, so that Sweep finds what is queued
+	if e.stale(ev) { // checked under mu, so that Sweep finds every queued event
 		e.mu.Unlock()
 		return
 	}
@@ -59,7 +59,7 @@ func (e *Events[T]) Sweep() {
 	}
 }
 
-// take removes the oldest event. Its place keeps no handle alive. The caller holds mu.
+// take removes and returns the oldest event. Its place keeps no handle alive. The caller holds mu.
 func (e *Events[T]) take() T {
 	var none T
 	place := e.queued.At(0)
@@ -68,7 +68,7 @@ func (e *Events[T]) take() T {
 	return ev
 }
 
-// Wait takes the oldest event, or waits for one until ctx is done or the queue is closed
+// Wait returns the oldest event. It waits for one until ctx is done or the queue is closed
 // ([lifetime.ErrClosed]).
 func (e *Events[T]) Wait(ctx context.Context) (T, error) {
 	var none T
@@ -77,7 +77,7 @@ func (e *Events[T]) Wait(ctx context.Context) (T, error) {
 		if n := e.queued.Len(); n > 0 {
 			ev := e.take()
 			if n > 1 {
-				Signal(e.ready) // for another goroutine that waits
+				Signal(e.ready) // for another waiting goroutine
 			}
 			e.mu.Unlock()
 			return ev, nil
@@ -93,5 +93,5 @@ func (e *Events[T]) Wait(ctx context.Context) (T, error) {
 	}
 }
 
-// Close ends every Wait that finds no event. It is called once.
+// Close makes every Wait that finds no event return. It must be called once.
 func (e *Events[T]) Close() { close(e.closed) }

@@ -4,23 +4,23 @@ package queue
 
 import "math/bits"
 
-// Ring is a first-in first-out queue that grows and does not shrink. Its places are used again as
-// their last users have left them, so that what belongs to a place (a list, a buffer) is allocated
-// once. The zero value is empty. It is not locked.
+// Ring is a first-in first-out queue that grows but never shrinks. A place is reused as its last
+// user left it, so that what belongs to the place, such as a slice, is allocated only once. The
+// zero value is empty. A Ring has no lock.
 type Ring[T any] struct {
 	places     []T // length is a power of two
 	head, tail uint
 }
 
-// least is the number of places of a ring that has any.
+// least is the minimum number of places of a non-empty ring.
 const least = 16
 
-// Grown returns an empty ring with n places or more.
+// Grown returns an empty ring with at least n places.
 func Grown[T any](n int) Ring[T] {
 	return Ring[T]{places: make([]T, 1<<bits.Len(uint(max(n, least)-1)))}
 }
 
-// Places returns all places, for what is to be prepared in each. It is valid until the ring grows.
+// Places returns all places, for preparing each of them. The slice is valid until the ring grows.
 func (r *Ring[T]) Places() []T { return r.places }
 
 // Len returns the number of elements.
@@ -33,10 +33,11 @@ func (r *Ring[T]) Append(vs []T) {
 	}
 }
 
-// At returns element i, counted from the oldest. It is valid until it is removed or the ring grows.
+// At returns the i-th element, counted from the oldest. The pointer is valid until the element is
+// removed or the ring grows.
 func (r *Ring[T]) At(i int) *T { return &r.places[(r.head+uint(i))&uint(len(r.places)-1)] }
 
-// Add makes a place at the end and returns it, as its last user has left it.
+// Add adds a place at the end and returns it as its last user left it.
 func (r *Ring[T]) Add() *T {
 	if r.Len() == len(r.places) {
 		places := make([]T, max(least, 2*len(r.places)))
@@ -52,15 +53,14 @@ func (r *Ring[T]) Add() *T {
 // Push adds an element at the end.
 func (r *Ring[T]) Push(v T) { *r.Add() = v }
 
-// Pop removes the oldest element of a ring that is not empty, and returns it.
+// Pop removes and returns the oldest element of a non-empty ring.
 func (r *Ring[T]) Pop() T {
 	v := *r.At(0)
 	r.head++
 	return v
 }
 
-// Take moves the oldest elements into to, as many as there are and have room, and returns their
-// number.
+// Take moves the oldest elements to to, as many as fit, and returns their number.
 func (r *Ring[T]) Take(to []T) int {
 	n := min(len(to), r.Len())
 	for i := range n {
@@ -70,7 +70,7 @@ func (r *Ring[T]) Take(to []T) int {
 	return n
 }
 
-// Drop removes the newest element of a ring that is not empty.
+// Drop removes the newest element of a non-empty ring.
 func (r *Ring[T]) Drop() { r.tail-- }
 
 // Clear removes all elements.

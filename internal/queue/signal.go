@@ -4,7 +4,7 @@ package queue
 
 import "context"
 
-// Signal puts a token into a channel of capacity one, unless it has one. It never waits.
+// Signal puts a token into a channel of capacity one, unless it already holds one. It never blocks.
 func Signal(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -12,8 +12,7 @@ func Signal(ch chan<- struct{}) {
 	}
 }
 
-// Await waits until a channel is closed, or until ctx is done. A channel that is closed counts,
-// also if ctx is done.
+// Await waits until closed is closed or ctx is done. If both hold, it returns nil.
 func Await(ctx context.Context, closed <-chan struct{}) error {
 	select {
 	case <-closed:

@@ -13,11 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// Facts is what is printed of an object.
+// Facts is the printable description of an object.
 type Facts struct {
 	kind string
-	text string      // instead of the attributes, for fmt; "" = the attributes
-	list []slog.Attr // nil: there is no object
+	text string      // replaces the attributes for fmt; "" = print the attributes
+	list []slog.Attr // nil if there is no object
 }
 
 // Of returns the facts of an object of a kind, for example "QP".
@@ -26,27 +26,27 @@ func Of(kind string, attrs ...slog.Attr) Facts { return Facts{kind: kind, list: 
 // None returns the facts of nil and of a zero value.
 func None(kind string) Facts { return Facts{kind: kind} }
 
-// As returns the facts with a text for fmt in the place of the attributes.
+// As returns the facts with a text that replaces the attributes for fmt.
 func (f Facts) As(text string) Facts {
 	f.text = text
 	return f
 }
 
-// And returns the facts with more attributes.
+// And returns the facts with additional attributes.
 func (f Facts) And(attrs ...slog.Attr) Facts {
 	f.list = append(f.list, attrs...)
 	return f
 }
 
-// Hex is an attribute with a number in hexadecimal, as keys and addresses are written.
+// Hex returns an attribute with a number in hexadecimal, the usual form of keys and addresses.
 func Hex[T ~uint8 | ~uint16 | ~uint32 | ~uint64](name string, v T) slog.Attr {
 	return slog.String(name, "0x"+strconv.FormatUint(uint64(v), 16))
 }
 
-// Text is an attribute with the text of a value, for example of an enum.
+// Text returns an attribute with the text of a value, for example of an enum.
 func Text(name string, v fmt.Stringer) slog.Attr { return slog.String(name, v.String()) }
 
-// Addr is an attribute with an address, "" for nil.
+// Addr returns an attribute with an address, "" for nil.
 func Addr(name string, a net.Addr) slog.Attr {
 	if a == nil {
 		return slog.String(name, "")
@@ -54,7 +54,7 @@ func Addr(name string, a net.Addr) slog.Attr {
 	return slog.String(name, a.String())
 }
 
-// String returns for example "QP(device=usiw0 qp_num=17 state=RTS)", and "no QP" if there is none.
+// String returns, for example, "QP(device=usiw0 qp_num=17 state=RTS)", or "no QP" if there is none.
 func (f Facts) String() string {
 	switch {
 	case f.list == nil:
@@ -65,7 +65,7 @@ func (f Facts) String() string {
 	return f.kind + "(" + list(f.list) + ")"
 }
 
-// list writes attributes as package slog's TextHandler does.
+// list formats attributes as package slog's TextHandler does.
 func list(attrs []slog.Attr) string {
 	var b strings.Builder
 	for i, a := range attrs {
@@ -84,7 +84,7 @@ func list(attrs []slog.Attr) string {
 	return b.String()
 }
 
-// quoted puts a text in quotation marks if one could not see otherwise where it ends.
+// quoted quotes a text whose end would otherwise be ambiguous.
 func quoted(s string) string {
 	odd := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`"=()`, r) }
 	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, odd) {
@@ -93,8 +93,8 @@ func quoted(s string) string {
 	return s
 }
 
-// Format implements fmt.Formatter: with every verb it writes the text, with %q in quotation marks.
-// Width and flags are those of a string.
+// Format implements fmt.Formatter. Every verb writes the text, %q in quotation marks. Width and
+// flags apply as for a string.
 func (f Facts) Format(s fmt.State, verb rune) { format(s, verb, f.String()) }
 
 func format(s fmt.State, verb rune, text string) {
@@ -104,7 +104,7 @@ func format(s fmt.State, verb rune, text string) {
 	fmt.Fprintf(s, fmt.FormatString(s, verb), text)
 }
 
-// LogValue implements slog.LogValuer: a group of the attributes.
+// LogValue implements slog.LogValuer. It returns the attributes as a group.
 func (f Facts) LogValue() slog.Value {
 	if f.list == nil {
 		return slog.AnyValue(nil)
@@ -112,8 +112,8 @@ func (f Facts) LogValue() slog.Value {
 	return slog.GroupValue(f.list...)
 }
 
-// MarshalJSON implements json.Marshaler: an object with the attributes in their order, null if
-// there is none.
+// MarshalJSON implements json.Marshaler. It returns an object with the attributes in order, or null
+// if there is none.
 func (f Facts) MarshalJSON() ([]byte, error) {
 	if f.list == nil {
 		return []byte("null"), nil
@@ -147,15 +147,14 @@ func appendJSON(b []byte, attrs []slog.Attr) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Error is an error that is printed by its text alone, because it has fields that are not for a
-// log.
+// Error is an error that prints only its text, because it has fields that do not belong in a log.
 type Error struct{ Err error }
 
-// Format writes the text with every verb.
+// Format writes the text for every verb.
 func (e Error) Format(s fmt.State, verb rune) { format(s, verb, e.Err.Error()) }
 
-// LogValue is the text.
+// LogValue returns the text.
 func (e Error) LogValue() slog.Value { return slog.StringValue(e.Err.Error()) }
 
-// MarshalJSON writes the text as a string.
+// MarshalJSON returns the text as a string.
 func (e Error) MarshalJSON() ([]byte, error) { return json.Marshal(e.Err.Error()) }

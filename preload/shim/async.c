@@ -9,7 +9,8 @@ struct async {
 	struct ibv_async_event e;
 };
 
-// acks_of returns the counts of the object that an event is about, NULL for events of the device and of ports.
+// acks_of returns the counters of the object that an event is about, or NULL for events of the
+// device and of ports.
 static struct acks *acks_of(const struct ibv_async_event *e)
 {
 	switch (e->event_type) {
@@ -40,12 +41,12 @@ void async_event(void *owner, int type, void *element, int port)
 		return;
 	a->e.event_type = type;
 	if (element)
-		a->e.element.qp = element; // whichever member of the union it is: all are pointers
+		a->e.element.qp = element; // every member of the union is a pointer
 	else
 		a->e.element.port_num = port;
 	struct acks *acks = acks_of(&a->e);
 	if (acks)
-		acks_give(acks); // not later: the object must not be freed between the read and the return
+		acks_give(acks); // under the lock: the object must not be freed between the read and the return
 	queue_push(&c->async, &a->node);
 }
 
@@ -80,7 +81,7 @@ PUBLIC int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *ev
 PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 {
 	struct acks *acks = acks_of(event);
-	if (acks && ours(event->element.qp->context)) // CQs and SRQs begin with their context too
+	if (acks && ours(event->element.qp->context)) // CQs and SRQs also start with their context
 		acks_ack(acks, 1);
 	else if (acks || event->event_type == IBV_EVENT_WQ_FATAL)
 		real()->ibv_ack_async_event(event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Addresses: the port that an ID keeps, which address leads to the peer, rdma_getaddrinfo.
+// Addresses: the port that an ID reserves, routes to the peer, rdma_getaddrinfo.
 
 #include "shim.h"
 
@@ -27,7 +27,7 @@ struct rnic_addr to_addr(const struct sockaddr *sa)
 void from_addr(const struct rnic_addr *a, struct sockaddr_storage *ss)
 {
 	if (a->family != AF_INET && a->family != AF_INET6)
-		return; // not known: what is there stays
+		return; // unknown: leave the structure unchanged
 	memset(ss, 0, sizeof *ss);
 	ss->ss_family = a->family;
 	if (a->family == AF_INET6) {
@@ -68,12 +68,14 @@ static bool loopback(const struct sockaddr *sa)
 	return ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-// chooses reports whether an address to bind to chooses the device. As with the kernel's connection manager, a loopback address does
-// not: libfabric knows by that that it has to tell its peers another one.
+// chooses reports whether binding to an address selects the device. As with the kernel's connection
+// manager, a loopback address does not: libfabric infers from that that it must tell its peers
+// another one.
 static bool chooses(const struct sockaddr *sa) { return !unspecified(sa) && !loopback(sa); }
 
-// port_keep binds a socket to the address, so that nobody else gets the port until the ID uses it. It asks for a port that is
-// free (without SO_REUSEADDR), and only if there is none for one on which old connections are still ending.
+// port_keep binds a socket to the address to reserve the port until the ID uses it. It first looks
+// for a free port (without SO_REUSEADDR), and only if there is none for one whose old connections
+// are still closing.
 int port_keep(struct id *id, struct sockaddr *at)
 {
 	struct sockaddr_storage ss;
@@ -130,14 +132,14 @@ PUBLIC int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 		return fail(EINVAL);
 	int err = port_keep(i, addr);
 	if (err)
-		return fail(err == EADDRNOTAVAIL ? ENODEV : err); // as the kernel: no device has the address
+		return fail(err == EADDRNOTAVAIL ? ENODEV : err); // as in the kernel: no device has the address
 	i->bound = true;
 	if (chooses(addr))
 		id_bind_device(i);
 	return 0;
 }
 
-// route finds the local address from which dst is reached.
+// route returns the local address used to reach dst.
 static int route(const struct sockaddr *dst, struct sockaddr_storage *src)
 {
 	socklen_t n = sizeof *src;
@@ -220,7 +222,7 @@ PUBLIC int rdma_getaddrinfo(const char *node, const char *service, const struct 
 		int err = getaddrinfo(node, service, &want, &found);
 		if (err) {
 			free(r);
-			return err; // of getaddrinfo(3), as there
+			return err; // an error of getaddrinfo(3), as in librdmacm
 		}
 		r->ai_family = found->ai_family;
 		struct sockaddr *sa = copy_of(found->ai_addr, found->ai_addrlen);
@@ -243,7 +245,7 @@ PUBLIC int rdma_getaddrinfo(const char *node, const char *service, const struct 
 		r->ai_dst_len = hints->ai_dst_len;
 		r->ai_family = hints->ai_dst_addr->sa_family;
 	}
-	// The address from which the peer is reached, as the library fills it in.
+	// The source address for the peer, which the real library fills in too.
 	struct sockaddr_storage from;
 	if (!passive && r->ai_dst_len && !r->ai_src_len && !(hints->ai_flags & RAI_NOROUTE) && !route(r->ai_dst_addr, &from)) {
 		((struct sockaddr_in *)&from)->sin_port = 0;

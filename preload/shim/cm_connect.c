@@ -4,7 +4,7 @@
 
 #include "shim.h"
 
-// param_of returns what a side asks for, or an errno.
+// param_of converts connection parameters. It returns an errno.
 static int param_of(struct rdma_cm_id *id, struct rdma_conn_param *p, struct rnic_param *to)
 {
 	*to = (struct rnic_param){.responder_resources = -1, .initiator_depth = -1, .retry_count = 7, .rnr_retry_count = 7};
@@ -33,7 +33,8 @@ static int param_of(struct rdma_cm_id *id, struct rdma_conn_param *p, struct rni
 	return 0;
 }
 
-// qp_of returns the QP to connect: that of the ID, or one that the program has made by itself and names in the parameters.
+// qp_of returns the QP to connect: the ID's own, or one that the program created separately and
+// names in the parameters.
 static struct qp *qp_of(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	if (id->qp)
@@ -86,7 +87,7 @@ PUBLIC int rdma_listen(struct rdma_cm_id *id, int backlog)
 	int err = go.listen(i, handle_of(c), &at, backlog, i->af_only, &i->listener, &port);
 	if (err)
 		return fail(err);
-	port_drop(i); // the listener has it
+	port_drop(i); // the listener holds it
 	return 0;
 }
 
@@ -132,10 +133,11 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *id)
 	return err ? fail(err) : cm_complete(i);
 }
 
-PUBLIC int rdma_establish(struct rdma_cm_id *id) { return fail(id->qp ? EINVAL : 0); } // the RNIC has done it
+PUBLIC int rdma_establish(struct rdma_cm_id *id) { return fail(id->qp ? EINVAL : 0); } // the RNIC already did
 PUBLIC int rdma_notify(UNUSED struct rdma_cm_id *id, UNUSED enum ibv_event_type event) { return fail(alive() ? 0 : ENODEV); }
 
-// For a QP that the program has made by itself. Only the state is to be set, because the RNIC knows the other attributes.
+// For a QP that the program created separately. Only the state needs to be set, because the RNIC
+// knows the other attributes.
 PUBLIC int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *a, int *mask)
 {
 	if (!id->verbs)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Endpoints: IDs with a QP whose calls wait for their outcome.
+// Endpoints: IDs with a QP whose calls block until they complete.
 
 #include "shim.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Event channels of the connection manager, and its events.
+// Event channels of the connection manager, and their events.
 
 #include "shim.h"
 
@@ -22,13 +22,13 @@ PUBLIC struct rdma_event_channel *rdma_create_event_channel(void)
 PUBLIC void rdma_destroy_event_channel(struct rdma_event_channel *ch)
 {
 	struct event_channel *c = (struct event_channel *)ch;
-	queue_free(&c->events); // the IDs are gone, and their events with them
+	queue_free(&c->events); // the IDs are destroyed, and their events with them
 	free(c);
 }
 
 void cm_push(struct id *id, struct event *e)
 {
-	acks_give(&id->events); // not later: the ID must not be freed between the read and the return
+	acks_give(&id->events); // under the lock: the ID must not be freed between the read and the return
 	pthread_mutex_lock(&id->mu);
 	queue_push(&((struct event_channel *)id->id.channel)->events, &e->node);
 	pthread_mutex_unlock(&id->mu);
@@ -45,7 +45,7 @@ void cm_tell(struct id *id, int event, int status)
 	cm_push(id, e);
 }
 
-// cm_event is called by Go. The owner of a request is its listener.
+// cm_event is called by Go. The owner of a connection request is its listener.
 void cm_event(void *owner, const struct rnic_cm_event *got)
 {
 	struct id *id = owner;
@@ -114,6 +114,6 @@ int cm_complete(struct id *id)
 	if (!i->event->status)
 		return 0;
 	if (i->event->event == RDMA_CM_EVENT_REJECTED)
-		return fail(i->event->status == 28 ? ECONNREFUSED : abs(i->event->status)); // 28: by the program (IBTA 12.6.7.2)
+		return fail(i->event->status == 28 ? ECONNREFUSED : abs(i->event->status)); // 28: rejected by the program (IBTA 12.6.7.2)
 	return fail(abs(i->event->status));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// IDs of the connection manager: their life and their options.
+// IDs of the connection manager: lifetime and options.
 
 #include "shim.h"
 
@@ -21,11 +21,12 @@ struct id *id_new(struct rdma_event_channel *ch, void *context, enum rdma_port_s
 	return id;
 }
 
-// id_bind_device is called when the address is known, which chooses the device: there is only one.
+// id_bind_device is called once the address that selects the device is known: there is only one
+// device.
 void id_bind_device(struct id *id)
 {
 	static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-	static struct ibv_pd *pd; // the library's own, for IDs whose program has none
+	static struct ibv_pd *pd; // the library's own, for IDs whose program passes none
 	id->id.verbs = shared_context();
 	id->id.port_num = 1;
 	pthread_mutex_lock(&mu);
@@ -69,7 +70,7 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *id)
 	struct id *i = id_of(id);
 	if (!alive())
 		return -1;
-	// From here on Go tells no event of it.
+	// From here on Go delivers no event for it.
 	if (i->listener)
 		go.close(i->listener);
 	if (i->conn)
@@ -87,7 +88,7 @@ PUBLIC int rdma_destroy_id(struct rdma_cm_id *id)
 		free(e);
 		acks_ack(&i->events, 1);
 		if (request)
-			rdma_destroy_id(child); // the program does not know it
+			rdma_destroy_id(child); // the program does not know of it
 	}
 	acks_wait(&i->events);
 	if (i->sync)
@@ -129,7 +130,7 @@ PUBLIC int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *v
 	switch (option) {
 	case RDMA_OPTION_ID_TOS:
 	case RDMA_OPTION_ID_ACK_TIMEOUT:
-		return fail(size == sizeof(uint8_t) ? 0 : EINVAL); // taken and without effect, as on kernel siw
+		return fail(size == sizeof(uint8_t) ? 0 : EINVAL); // accepted and ignored, as with the kernel's siw
 	case RDMA_OPTION_ID_REUSEADDR:
 	case RDMA_OPTION_ID_AFONLY:
 		if (size != sizeof(int))
@@ -146,7 +147,7 @@ PUBLIC int rdma_set_option(struct rdma_cm_id *id, int level, int option, void *v
 	}
 }
 
-PUBLIC __be16 rdma_get_src_port(struct rdma_cm_id *id) { return id->route.addr.src_sin.sin_port; } // the same place in IPv6
+PUBLIC __be16 rdma_get_src_port(struct rdma_cm_id *id) { return id->route.addr.src_sin.sin_port; } // at the same offset for IPv6
 PUBLIC __be16 rdma_get_dst_port(struct rdma_cm_id *id) { return id->route.addr.dst_sin.sin_port; }
 
 PUBLIC struct ibv_context **rdma_get_devices(int *num)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What an ID makes for the program: QP, CQs, SRQ.
+// Objects that an ID creates for the program: QP, CQs, SRQ.
 
 #include "shim.h"
 
@@ -34,7 +34,7 @@ static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_comp_chann
 	return fail(err);
 }
 
-// create_cqs makes the CQs that the attributes lack.
+// create_cqs creates the CQs that the attributes lack.
 static int create_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr *a)
 {
 	if (!a->recv_cq && create_cq(id, a->cap.max_recv_wr, &id->recv_cq_channel, &id->recv_cq))
@@ -83,7 +83,7 @@ PUBLIC int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *
 		refused("rdma_create_qp_ex with more than a domain");
 		return fail(EOPNOTSUPP);
 	}
-	return rdma_create_qp(id, a->comp_mask & IBV_QP_INIT_ATTR_PD ? a->pd : NULL, (struct ibv_qp_init_attr *)a); // begins with the same fields
+	return rdma_create_qp(id, a->comp_mask & IBV_QP_INIT_ATTR_PD ? a->pd : NULL, (struct ibv_qp_init_attr *)a); // starts with the same fields
 }
 
 PUBLIC void rdma_destroy_qp(struct rdma_cm_id *id)

@@ -34,7 +34,7 @@ PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 	int err = go.close(ch->h);
 	if (err)
 		return err;
-	queue_free(&ch->events); // there are no events: the CQs are gone
+	queue_free(&ch->events); // there are no events: the CQs are destroyed
 	free(ch);
 	return 0;
 }
@@ -46,7 +46,7 @@ void cq_event(void *owner)
 	if (!a)
 		return;
 	a->cq = q;
-	acks_give(&q->comp); // not later: the CQ must not be freed between the read and the return
+	acks_give(&q->comp); // under the lock: the CQ must not be freed between the read and the return
 	queue_push(&((struct channel *)q->c.channel)->events, &a->node);
 }
 

@@ -17,7 +17,8 @@ static void describe(void)
 	device.transport_type = d.transport;
 	snprintf(device.name, sizeof device.name, "%s", d.name);
 	snprintf(device.dev_name, sizeof device.dev_name, "uverbs0");
-	// There is no such directory: a program that reads there must find nothing, and not the files of another device.
+	// A directory that does not exist: a program that looks there must find nothing, not the files
+	// of another device.
 	snprintf(device.dev_path, sizeof device.dev_path, "/nonexistent/infiniband_verbs/uverbs0");
 	snprintf(device.ibdev_path, sizeof device.ibdev_path, "/nonexistent/infiniband/%s", d.name);
 }
@@ -38,7 +39,7 @@ PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 	if (!described())
 		return NULL;
 	int n = 0;
-	struct ibv_device **theirs = kept() ? kept()->ibv_get_device_list(&n) : NULL; // NULL: there are none, or no RDMA in the kernel
+	struct ibv_device **theirs = kept() ? kept()->ibv_get_device_list(&n) : NULL; // NULL if there is none, or the kernel lacks RDMA
 	struct ibv_device **list = calloc(n + 3, sizeof *list);
 	if (!list) {
 		if (theirs)
@@ -48,7 +49,7 @@ PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 	list[0] = &device;
 	if (theirs)
 		memcpy(list + 1, theirs, n * sizeof *list);
-	list[n + 2] = (struct ibv_device *)theirs; // behind the NULL: for ibv_free_device_list
+	list[n + 2] = (struct ibv_device *)theirs; // after the NULL, for ibv_free_device_list
 	if (num)
 		*num = n + 1;
 	return list;
@@ -147,7 +148,8 @@ PUBLIC int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 	return go.query_device(handle_of(c), attr);
 }
 
-// The public function has the structure as it was in the first version; the header's calls the one in verbs_context.
+// The exported function takes the structure of the first ABI version; the header's inline calls the
+// one in verbs_context.
 PUBLIC int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_attr *attr)
 {
 	REAL(c, ibv_query_port, c, port, attr);
@@ -193,7 +195,7 @@ PUBLIC int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union i
 	struct ibv_gid_entry e = {0};
 	REAL(c, ibv_query_gid, c, port, index, gid);
 	int err = go.query_gid(handle_of(c), port, index, &e);
-	if (err == ENODATA) { // an empty row of the table
+	if (err == ENODATA) { // an empty entry of the table
 		memset(gid, 0, sizeof *gid);
 		return 0;
 	}
@@ -230,6 +232,6 @@ PUBLIC int ibv_get_pkey_index(struct ibv_context *c, uint8_t port, __be16 pkey)
 	return -1;
 }
 
-// The RNIC does not need them: the memory of its regions is not pinned.
+// The RNIC needs no fork support: the memory of its regions is not pinned.
 PUBLIC int ibv_fork_init(void) { return kept() ? kept()->ibv_fork_init() : 0; }
 PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void) { return kept() ? kept()->ibv_is_fork_initialized() : IBV_FORK_UNNEEDED; }

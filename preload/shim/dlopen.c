@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A program that opens libibverbs or librdmacm by itself finds the functions of the real library, by dlsym: the preload does not come
-// between. It is told.
+// A program that opens libibverbs or librdmacm itself gets the functions of the real library from
+// dlsym, which the preload cannot intercept. A message says so.
 
 #include "shim.h"
 
@@ -32,8 +32,9 @@ void *(*real_dlopen(void))(const char *, int)
 	return f;
 }
 
-// dlopen looks for a file in the places of its caller (DT_RUNPATH, $ORIGIN), which it knows by the return address. So this has to be a
-// jump, not a call: the compiler makes it one.
+// dlopen searches directories of its caller (DT_RUNPATH, $ORIGIN), which it identifies by the
+// return address. So this must be a jump rather than a call; the attribute makes the compiler emit
+// one.
 __attribute__((optimize("optimize-sibling-calls"))) PUBLIC void *dlopen(const char *file, int flags)
 {
 	look(file);

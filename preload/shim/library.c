@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The Go library: opened on the first use of RDMA, so that a process which forks before that has no Go runtime.
+// The Go library, opened on the first use of RDMA, so that a process that forks before has no Go
+// runtime.
 
 #include "shim.h"
 
@@ -10,7 +11,7 @@
 
 #define LIBRARY "libgoverbs-rnic.so"
 
-static bool forked; // set in a child, which has one thread then
+static bool forked; // set in a child, which starts with a single thread
 
 static int gone(void)
 {
@@ -41,7 +42,7 @@ static void in_child(void)
 	forked = true;
 }
 
-// path returns the Go library's, beside this one.
+// path returns the path of the Go library, next to this one.
 static bool path(char *to, size_t size)
 {
 	Dl_info here;
@@ -73,7 +74,7 @@ static void open_library(void)
 #define F(name, args) if (!(*(void **)&calls.name = dlsym(lib, "rnic_" #name))) { fprintf(stderr, "goverbs run: %s\n", dlerror()); return; }
 	RNIC_CALLS(F)
 #undef F
-	if (calls.start(&events, options())) // has told stderr why
+	if (calls.start(&events, options())) // has printed the reason
 		return;
 	signals_after((void *)calls.start);
 	pthread_atfork(NULL, NULL, in_child);
@@ -99,7 +100,7 @@ bool alive(void)
 	return false;
 }
 
-// Writes what is left of a capture.
+// Writes the rest of a capture.
 __attribute__((destructor)) static void at_exit(void)
 {
 	if (go.stop != gone_stop)

@@ -7,24 +7,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// MADV_POPULATE_READ and _WRITE, of Linux 5.14, which older headers lack.
+// MADV_POPULATE_READ and _WRITE of Linux 5.14, missing from older headers.
 #define POPULATE_READ 22
 #define POPULATE_WRITE 23
 
-// present makes the pages of a region present, as the kernel does when it pins them, and returns EFAULT if the program has no such
-// memory, or may not write what the device is to write. A kernel that cannot do that says only whether the memory is there.
+// present faults in the pages of a region, as the kernel does when it pins them. It returns EFAULT
+// if the program has no such memory, or cannot write memory that the device is to write. On a
+// kernel that lacks the advice, it only checks whether the memory is mapped.
 static int present(void *addr, size_t length, unsigned int access)
 {
 	const unsigned int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 	int advice = access & writes ? POPULATE_WRITE : POPULATE_READ;
 	uintptr_t at = (uintptr_t)addr, page = at & -(uintptr_t)sysconf(_SC_PAGESIZE);
-	if (!addr || at + length < at) // go.reg_mr says what is wrong
+	if (!addr || at + length < at) // go.reg_mr reports the error
 		return 0;
 	char *from = (char *)page;
 	size_t size = at + length - page;
 	int before = errno;
 	int missing = madvise(from, size, advice);
-	if (missing && errno == EINVAL && madvise(from, 0, advice)) // the kernel does not know the advice
+	if (missing && errno == EINVAL && madvise(from, 0, advice)) // not supported by the kernel
 		missing = msync(from, size, MS_ASYNC);
 	errno = before;
 	return missing ? EFAULT : 0;

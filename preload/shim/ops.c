@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The functions that the header's inline functions call through a context: those of the data path, and newer ones.
+// Functions that the header's inline functions call through a context: the data path, and newer
+// verbs.
 
 #include "shim.h"
 
@@ -92,7 +93,7 @@ static struct ibv_qp *create_qp_ex(UNUSED struct ibv_context *c, struct ibv_qp_i
 		errno = EINVAL;
 		return NULL;
 	}
-	return ibv_create_qp(a->pd, (struct ibv_qp_init_attr *)a); // begins with the same fields
+	return ibv_create_qp(a->pd, (struct ibv_qp_init_attr *)a); // starts with the same fields
 }
 
 static struct ibv_srq *create_srq_ex(UNUSED struct ibv_context *c, struct ibv_srq_init_attr_ex *a)
@@ -107,10 +108,10 @@ static struct ibv_srq *create_srq_ex(UNUSED struct ibv_context *c, struct ibv_sr
 		errno = EINVAL;
 		return NULL;
 	}
-	return ibv_create_srq(a->pd, (struct ibv_srq_init_attr *)a); // begins with the same fields
+	return ibv_create_srq(a->pd, (struct ibv_srq_init_attr *)a); // starts with the same fields
 }
 
-// What the device does not have: as the library's own functions for a driver that lacks them.
+// Unsupported functions, which behave like the library's own for a driver without them.
 #define NULL_OF(type, name, args) \
 	static type *name args { refused("ibv_" #name); errno = EOPNOTSUPP; return NULL; }
 #define ERR_OF(name, args) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The options of goverbs run. They come in the environment, and are copied when this library is loaded: later a program may write its
-// title over its environment (setproctitle).
+// The options of goverbs run. They are passed in the environment and copied when this library is
+// loaded, because a program may later overwrite its environment with its title (setproctitle).
 
 #include "shim.h"
 
@@ -19,7 +19,7 @@ static void take(void)
 const struct rnic_options *options(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, take); // the constructor of another library may come first
+	pthread_once(&once, take); // the constructor of another library may run first
 	return &taken;
 }
 

@@ -61,7 +61,7 @@ PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
 PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
 	REAL(qp->context, ibv_qp_to_qp_ex, qp);
-	return NULL; // no QP was made for it
+	return NULL; // without a QP
 }
 
 PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Queues of events that wait for the program, and the counts of events that it has acknowledged.
+// Queues of events for the program, and counters of acknowledged events.
 
 #include "shim.h"
 
@@ -61,7 +61,7 @@ struct node *queue_pull(struct queue *q)
 {
 	for (;;) {
 		uint64_t one;
-		if (!alive()) // the descriptor is the parent's
+		if (!alive()) // the descriptor belongs to the parent
 			return NULL;
 		if (read(q->fd, &one, sizeof one) != sizeof one)
 			return NULL;
@@ -69,11 +69,12 @@ struct node *queue_pull(struct queue *q)
 		struct node *n = first(q, NULL, NULL);
 		pthread_mutex_unlock(&q->mu);
 		if (n)
-			return n; // or else queue_take was faster
+			return n; // otherwise queue_take was faster
 	}
 }
 
-// uncount takes one from the eventfd. If the count is 0, a reader has taken it, and will find one node less.
+// uncount takes one from the eventfd. If the count is 0, a reader has taken it and will find the
+// list one node shorter.
 static void uncount(struct queue *q)
 {
 	uint64_t one;

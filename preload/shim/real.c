@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Devices of the kernel beside the RNIC.
+// Kernel devices next to the RNIC.
 
 #include "shim.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 
-#ifndef REAL_LIBRARY // a test has its own
+#ifndef REAL_LIBRARY // a test sets its own
 #define REAL_LIBRARY "libibverbs.so.1"
 #endif
 
 static struct real_calls theirs;
-static bool complete; // theirs has all functions
+static bool complete; // the library has all functions
 
-// find_theirs opens the library, which is there already if the program is linked with it, and finds what is not here.
+// find_theirs opens the library, which is already loaded if the program is linked with it, and
+// looks up the functions.
 static void find_theirs(void)
 {
 	void *lib = real_dlopen()(REAL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -28,7 +29,7 @@ static void find_theirs(void)
 	complete = true;
 }
 
-const struct real_calls *real(void) { return &theirs; } // kept has found them: the program has the object from there
+const struct real_calls *real(void) { return &theirs; } // looked up by kept, from which the object came
 
 const struct real_calls *kept(void)
 {

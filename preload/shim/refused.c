@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What the device does not have. Each fails with the errno that a driver without it gives.
+// Unsupported functions. Each fails with the errno of a driver that lacks it.
 
 #include "shim.h"
 
@@ -35,7 +35,7 @@ ERR_OF(ibv_set_ece, (struct ibv_qp *qp, struct ibv_ece *ece), qp->context, qp, e
 PUBLIC struct ibv_context *ibv_import_device(int fd)
 {
 	if (kept())
-		return kept()->ibv_import_device(fd); // the RNIC has no descriptor that could be another process's
+		return kept()->ibv_import_device(fd); // the RNIC has no descriptor to share between processes
 	refused("ibv_import_device");
 	errno = EOPNOTSUPP;
 	return NULL;
@@ -44,10 +44,10 @@ PUBLIC struct ibv_context *ibv_import_device(int fd)
 PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
 	REAL(qp->context, ibv_query_qp_data_in_order, qp, op, flags);
-	return 0; // not promised
+	return 0; // not guaranteed
 }
 
-// rsockets are streams of librdmacm over its own, private objects, which this device does not have.
+// rsockets are streams of librdmacm on its own private objects, which this device lacks.
 PUBLIC int rsocket(UNUSED int domain, UNUSED int type, UNUSED int protocol) { say_once("rsocket", "the device does not have it; with librspreload the program goes on over TCP"); return fail(ENODEV); }
 
 PUBLIC int rpoll(struct pollfd *fds, nfds_t n, int timeout_ms) { return poll(fds, n, timeout_ms); } // of other descriptors

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The C half of the preload: the public functions of libibverbs and librdmacm, the structures that programs see, and the queues of
-// events. The work is done in Go, by the functions of ../bridge.h.
+// The C half of the preload: the public functions of libibverbs and librdmacm, the structures that
+// programs see, and the queues of events. The work is done in Go, by the functions of ../bridge.h.
 //
-// The functions have no symbol version, so that references to every version bind to them when the library is preloaded. The real
-// libraries stay loaded: the libraries of drivers need private symbols of them, and they serve the functions that need no device.
+// The functions have no symbol version, so that references to any version bind to them when the
+// library is preloaded. The real libraries stay loaded: driver libraries need their private
+// symbols, and they provide the functions that need no device.
 
 #ifndef GOVERBS_SHIM_H
 #define GOVERBS_SHIM_H
@@ -20,12 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The header makes macros of them, for calls.
+// The header defines macros for them, for callers.
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, unsigned int *type); // which no header has
+int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, unsigned int *type); // declared in no header
 
 #include "../bridge.h"
 
@@ -34,7 +35,8 @@ int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, 
 
 // library.c: the Go library.
 
-// go has its functions. In a process without it, as in a child that was forked after the first use, each returns ENODEV.
+// go holds its functions. In a process without it, such as a child forked after the first use, each
+// returns ENODEV.
 struct rnic_calls {
 #define F(name, args) int (*name) args;
 	RNIC_CALLS(F)
@@ -42,19 +44,19 @@ struct rnic_calls {
 };
 extern struct rnic_calls go;
 
-bool ready(void); // opens the Go library if that has not been done; false: there is none, errno is set
-bool alive(void); // false: this process has been forked from one that has used RDMA; errno is set, stderr has been told
+bool ready(void); // opens the Go library if not yet done; false: there is none, errno is set
+bool alive(void); // false: forked from a process that has used RDMA; sets errno and prints a message
 
 // options.c
 
 const struct rnic_options *options(void);
 bool set(const char *option); // neither empty nor 0
-void say_once(const char *what, const char *why); // tells stderr, once for each what, a literal
-void refused(const char *what); // says what the device does not have, if the user has asked for that (verbose)
+void say_once(const char *what, const char *why); // prints to stderr, once for each what, a literal
+void refused(const char *what); // reports an unsupported feature if the user asked for it (verbose)
 
 // dlopen.c
 
-void *(*real_dlopen(void))(const char *file, int flags); // for this library itself
+void *(*real_dlopen(void))(const char *file, int flags); // for this library's own use
 
 static inline int fail(int err) // the convention of librdmacm
 {
@@ -64,16 +66,16 @@ static inline int fail(int err) // the convention of librdmacm
 	return -1;
 }
 
-static inline void *nothing(void *object, int err) // frees what could not be made
+static inline void *nothing(void *object, int err) // frees an object that could not be created
 {
 	free(object);
 	errno = err;
 	return NULL;
 }
 
-// real.c: devices of the kernel, which the program sees beside the RNIC if the user wants that (goverbs run --keep-real). What belongs
-// to them is the real libibverbs's: each function here that is called with such an object calls the one there. Functions that the header
-// has inline do not come here at all.
+// real.c: kernel devices that the program sees next to the RNIC, if the user asks for that (goverbs
+// run --keep-real). Their objects belong to the real libibverbs: each function here forwards calls
+// for such an object. Functions that are inline in the header never get here.
 
 extern struct ibv_device device; // device.c: the RNIC
 
@@ -97,27 +99,28 @@ struct real_calls {
 #undef F
 };
 
-const struct real_calls *kept(void); // NULL: the program sees no device of the kernel
+const struct real_calls *kept(void); // NULL: the program sees no kernel device
 const struct real_calls *real(void); // for an object of such a device
 
-// REAL begins a function of an object that has a context: it returns what the real one does for a device of the kernel.
+// REAL starts a function of an object that has a context. For a kernel device it returns the result
+// of the real function.
 #define REAL(context, name, ...) \
 	do { \
 		if (!ours(context)) \
 			return real()->name(__VA_ARGS__); \
 	} while (0)
 
-// queue.c: events that wait for the program.
+// queue.c: events waiting for the program.
 
 struct node {
 	struct node *next;
 };
 
-// queue is a list and an eventfd, a semaphore that counts its nodes: so poll, epoll and O_NONBLOCK work as with the kernel's
-// descriptors, and a blocking read is ended by signals as there.
+// queue is a list and an eventfd, a semaphore that counts the nodes. So poll, epoll and O_NONBLOCK
+// work as with the kernel's descriptors, and signals interrupt a blocking read.
 //
-// Invariant: the count of the eventfd, plus the number of readers that have taken from it and not yet from the list, is the length of
-// the list.
+// Invariant: the count of the eventfd plus the number of readers that have taken from it but not
+// yet from the list equals the length of the list.
 struct queue {
 	int fd;
 	pthread_mutex_t mu; // guards the list
@@ -125,13 +128,13 @@ struct queue {
 };
 
 bool queue_init(struct queue *q);
-void queue_free(struct queue *q); // the nodes are the caller's
+void queue_free(struct queue *q); // the caller frees the nodes
 void queue_push(struct queue *q, struct node *n);
 struct node *queue_pull(struct queue *q); // waits unless the descriptor has O_NONBLOCK; NULL: errno is set
 struct node *queue_take(struct queue *q, bool (*match)(struct node *n, void *arg), void *arg); // the first that matches, or NULL
 
-// acks counts the events of an object that the program has been given, and those that it has acknowledged. A call that destroys the
-// object waits until the two are equal, as in libibverbs.
+// acks counts the events of an object delivered to the program, and those that it acknowledged. A
+// call that destroys the object waits until the two are equal, as in libibverbs.
 struct acks {
 	pthread_mutex_t mu;
 	pthread_cond_t all;
@@ -143,7 +146,7 @@ void acks_give(struct acks *a);
 void acks_ack(struct acks *a, unsigned n);
 void acks_wait(struct acks *a);
 
-// The objects. Each begins with what the program sees of it.
+// The objects. Each starts with the structure that the program sees.
 
 struct context {
 	struct verbs_context v;
@@ -174,12 +177,12 @@ struct qp {
 	uint32_t h;
 	int sig_all;
 	struct acks async;
-	struct qp *next; // of all QPs
+	struct qp *next; // list of all QPs
 };
 
 struct mr {
 	struct ibv_mr m;
-	struct mr *next; // of all regions
+	struct mr *next; // list of all regions
 };
 
 struct mw {
@@ -197,16 +200,16 @@ static inline uint32_t handle_of(struct ibv_context *c) { return context_of(c)->
 extern const struct rnic_events events;	     // library.c
 void context_ops(struct verbs_context *v);   // ops.c
 struct qp *qp_by_number(uint32_t num);	     // qp.c
-struct ibv_context *shared_context(void);    // device.c: that of the connection manager
+struct ibv_context *shared_context(void);    // device.c: the connection manager's
 void region_add(struct mr *m);	     // unmap.c
 void region_remove(struct mr *m);
 
-// What signals.c does before the Go library is opened, and after that. function is in the library.
+// What signals.c does before and after the Go library is opened. function is in the library.
 void signals_before(void);
 void signals_after(void *function);
 void cq_event(void *owner);		     // cq.c
 void async_event(void *owner, int type, void *element, int port); // async.c
-void async_forget(struct ibv_context *c, void *element);	     // async.c: drops events that nobody has read
+void async_forget(struct ibv_context *c, void *element);	     // async.c: drops unread events
 void cm_event(void *owner, const struct rnic_cm_event *event);	     // cm_event.c
 
 // The connection manager.
@@ -224,13 +227,13 @@ struct event {
 
 struct id {
 	struct rdma_cm_id id;
-	pthread_mutex_t mu;	   // guards id.channel against events that come while it changes
+	pthread_mutex_t mu;	   // guards id.channel against concurrent events while it changes
 	uint32_t conn, request, listener;
-	int port;		   // a socket that keeps the bound port, -1 = none
+	int port;		   // a socket that reserves the bound port, -1 = none
 	int backlog;
 	bool bound, sync;
 	bool af_only, reuse;
-	struct ibv_qp_init_attr *ep; // of rdma_create_ep: of the QPs of connections that a listener takes
+	struct ibv_qp_init_attr *ep; // from rdma_create_ep: for the QPs of connections that a listener accepts
 	struct ibv_pd *ep_pd;
 	struct acks events;
 };
@@ -239,12 +242,12 @@ static inline struct id *id_of(struct rdma_cm_id *id) { return (struct id *)id; 
 
 void cm_push(struct id *id, struct event *e);
 void cm_tell(struct id *id, int event, int status);
-int cm_complete(struct id *id); // waits for the outcome if the ID is synchronous
+int cm_complete(struct id *id); // waits for the result if the ID is synchronous
 struct id *id_new(struct rdma_event_channel *ch, void *context, enum rdma_port_space ps);
 void id_bind_device(struct id *id);
 struct rnic_addr to_addr(const struct sockaddr *sa);
 void from_addr(const struct rnic_addr *a, struct sockaddr_storage *ss);
-int port_keep(struct id *id, struct sockaddr *at); // cm_address.c; an errno
+int port_keep(struct id *id, struct sockaddr *at); // cm_address.c; returns an errno
 void port_share(struct id *id);
 void port_drop(struct id *id);
 

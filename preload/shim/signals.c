@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Handlers of SIGSEGV and SIGBUS that the program installs when the Go library has its own. The Go library needs them: an access to
-// memory of a region that is gone ends the region, not the process. So faults in its code go to it, all others to the program.
+// Handlers of SIGSEGV and SIGBUS that the program installs after the Go library has installed its
+// own. The Go library needs its handlers: an access to unmapped memory of a region invalidates the
+// region rather than killing the process. So faults in its code go to it, and all others to the
+// program.
 //
-// Before the Go library is there, and for all other signals, sigaction and signal are those of the C library.
+// Before the Go library is opened, and for all other signals, sigaction and signal are those of the
+// C library.
 
 #define _GNU_SOURCE
 #include "shim.h"
@@ -17,8 +20,8 @@
 enum { GUARDED = 2 };
 static const int guarded[GUARDED] = {SIGSEGV, SIGBUS};
 
-static struct sigaction rnic[GUARDED], program[GUARDED]; // the actions of the two, which the kernel would have
-static uintptr_t code, code_end;                         // the Go library's; 0 = it is not there
+static struct sigaction rnic[GUARDED], program[GUARDED]; // the actions of both, as the kernel would have them
+static uintptr_t code, code_end;                         // the Go library's; 0 = not open
 
 static int kernels(int sig, const struct sigaction *act, struct sigaction *old)
 {
@@ -28,7 +31,8 @@ static int kernels(int sig, const struct sigaction *act, struct sigaction *old)
 	return f(sig, act, old);
 }
 
-// There may be a signal before the program calls one of these for the first time, in a place where dlsym may not be called.
+// A signal may arrive before the program's first call of these functions, in a place where dlsym is
+// not allowed.
 __attribute__((constructor)) static void begin(void) { kernels(SIGSEGV, NULL, &program[0]); }
 
 static int index_of(int sig)
@@ -54,7 +58,7 @@ static uintptr_t counter(void *context)
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	int i = index_of(sig);
-	bool fault = info->si_code > 0; // or else somebody has sent it
+	bool fault = info->si_code > 0; // otherwise it was sent by a process
 	if (fault && counter(context) - code < code_end - code) {
 		rnic[i].sa_sigaction(sig, info, context);
 		return;
@@ -67,11 +71,11 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		kernels(sig, &end, NULL);
 		if (!fault)
 			raise(sig);
-		return; // to the fault
+		return; // to the faulting instruction
 	}
 	if (act.sa_flags & SA_RESETHAND)
 		program[i].sa_handler = SIG_DFL;
-	sigset_t mask; // what would be blocked, where on_fault has all
+	sigset_t mask; // the mask that the kernel would set; on_fault blocks all signals
 	sigorset(&mask, &((ucontext_t *)context)->uc_sigmask, &act.sa_mask);
 	if (!(act.sa_flags & SA_NODEFER))
 		sigaddset(&mask, sig);
@@ -120,7 +124,7 @@ void signals_before(void)
 		kernels(guarded[i], NULL, &program[i]);
 }
 
-// within finds the segment with the code at *at.
+// within finds the segment that contains the code at *at.
 static int within(struct dl_phdr_info *info, size_t size, void *at)
 {
 	(void)size;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Memory that the program gives back to the system while it is registered. A device of the kernel keeps the pages. This one only has the
-// program's addresses, so the region ends first: then the requests of peers for it fail, and nothing touches memory that is not mapped.
+// Memory that the program unmaps while it is registered. A kernel device holds on to the pages, but
+// this one only has the program's addresses. So the region is closed first: requests of peers for
+// it then fail, and nothing touches unmapped memory.
 //
-// Only calls of munmap by the program and its libraries are noticed, not those inside the C library, as in free.
+// Only calls of munmap by the program and its libraries are noticed, not those within the C
+// library, as in free.
 
 #include "shim.h"
 
@@ -14,7 +16,7 @@
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER; // guards the list
 static struct mr *regions;
-static int count; // of the list, read without the lock
+static int count; // length of the list, read without the lock
 
 void region_add(struct mr *m)
 {

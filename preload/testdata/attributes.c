@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Programs about the attributes of devices, connections and queue pairs.
+// Programs that test attributes of devices, connections and queue pairs.
 #include "program.h"
 
 #include <endian.h>
 
-// depths: of Reads and atomics, that a side answers, and that it has under way. Each side is told the other's.
+// depths: of Reads and atomics, as responder and as initiator. Each side receives the other's.
 void depths(void)
 {
 	struct rdma_conn_param connect = {.private_data = "hello", .private_data_len = 5, .responder_resources = 4, .initiator_depth = 16};
@@ -18,7 +18,8 @@ void depths(void)
 	close_pair(&p);
 }
 
-// retries: how often a Send is tried that finds no receive. The passive side says it, and 7 is without end. For ib: devices.
+// retries: how often a Send without a receive is retried. The passive side sets it, and 7 is
+// infinite. For ib: devices.
 void retries(void)
 {
 	struct rdma_conn_param connect = {.private_data = "hello", .private_data_len = 5, .retry_count = 7, .rnr_retry_count = 7};
@@ -29,7 +30,7 @@ void retries(void)
 		struct ibv_sge s = {(uintptr_t)p.c.buf, 8, p.c.mr->lkey};
 		struct ibv_send_wr w = {.wr_id = 1, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
 		CHECK(!ibv_post_send(p.c.id->qp, &w, &bad));
-		CHECK(completion(&p.c).status == IBV_WC_SUCCESS); // there is a receive for the first
+		CHECK(completion(&p.c).status == IBV_WC_SUCCESS); // the first one has a receive
 		CHECK(!ibv_post_send(p.c.id->qp, &w, &bad));
 		if (!often) {
 			CHECK(completion(&p.c).status == IBV_WC_RNR_RETRY_EXC_ERR);
@@ -37,7 +38,7 @@ void retries(void)
 			destroy_pair(&p);
 			continue;
 		}
-		usleep(50000); // longer than one retry takes
+		usleep(50000); // longer than the interval of a retry
 		struct ibv_sge to = {(uintptr_t)p.s.buf, SIZE, p.s.mr->lkey};
 		struct ibv_recv_wr r = {.wr_id = 8, .sg_list = &to, .num_sge = 1}, *none;
 		CHECK(!ibv_post_recv(p.s.id->qp, &r, &none));
@@ -57,7 +58,8 @@ static struct ibv_context *open_device(void)
 	return c;
 }
 
-// by_hand: a queue pair that the program brings up has the attributes that the program has set. For ib: devices.
+// by_hand: a queue pair that the program brings up returns the attributes that the program set. For
+// ib: devices.
 void by_hand(void)
 {
 	struct ibv_context *c = open_device();
@@ -123,7 +125,8 @@ void by_hand(void)
 	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_qp(peer) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(c));
 }
 
-// sizes: a CQ has at least the length that it was made for, or resized to; and it has no more than it says.
+// sizes: a CQ has at least the length it was created with or resized to, and holds no more than it
+// reports.
 void sizes(void)
 {
 	struct ibv_context *c = open_device();
@@ -134,11 +137,11 @@ void sizes(void)
 	before = cq->cqe;
 	CHECK(ibv_resize_cq(cq, 0) == EINVAL && ibv_resize_cq(cq, -1) == EINVAL && cq->cqe == before);
 	CHECK(!ibv_create_cq(c, 0, NULL, NULL, 0) && errno == EINVAL);
-	CHECK(!ibv_create_cq(c, 10, NULL, NULL, 1) && errno == EINVAL); // there is one vector
+	CHECK(!ibv_create_cq(c, 10, NULL, NULL, 1) && errno == EINVAL); // there is a single vector
 	CHECK(!ibv_destroy_cq(cq) && !ibv_close_device(c));
 }
 
-// describe prints what the device says of itself, a field a line, for the test to compare.
+// describe prints the device's attributes, one field per line, for the test to compare.
 void describe(void)
 {
 	struct ibv_context *c = open_device();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A library that opens another one, which lies in a directory that only it names (DT_RUNPATH); with INNER it is that other one.
+// A library that opens another one, in a directory that only it names (DT_RUNPATH). Built with
+// INNER, it is that other library.
 #include <dlfcn.h>
 
 #ifdef INNER

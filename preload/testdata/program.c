@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The programs of the tests of package preload: program NAME runs one of them. It is silent and ends with 0 if everything was as it
-// should be; otherwise it says what was not.
+// The programs of the tests of package preload: "program NAME" runs one of them. If everything is
+// as expected it prints nothing and exits with 0; otherwise it prints what is wrong.
 #include "program.h"
 
 struct sockaddr_in loopback(int port)
@@ -63,7 +63,7 @@ static void destroy(struct end *e)
 	free(e->buf);
 }
 
-// completion waits, by the completion channel, for one completion.
+// completion waits for one completion, using the completion channel.
 struct ibv_wc completion(struct end *e)
 {
 	struct ibv_wc wc;
@@ -114,7 +114,7 @@ void connect_pair_by(struct pair *p, void (*make)(struct end *e), struct rdma_co
 	make(&p->c);
 	CHECK(!rdma_connect(p->c.id, connect));
 	struct rdma_cm_event *e = expect(p->sch, RDMA_CM_EVENT_CONNECT_REQUEST);
-	CHECK(e->listen_id == p->listen && e->param.conn.private_data_len >= 5 && !memcmp(e->param.conn.private_data, "hello", 5)); // InfiniBand fills up
+	CHECK(e->listen_id == p->listen && e->param.conn.private_data_len >= 5 && !memcmp(e->param.conn.private_data, "hello", 5)); // InfiniBand pads it
 	p->s.id = e->id;
 	p->request = e->param.conn;
 	CHECK(!rdma_ack_cm_event(e));
@@ -185,7 +185,8 @@ static void pair(void)
 	close_pair(&p);
 }
 
-// inline_data: the device copies the data during the post, and does not look at their keys. It does for other data.
+// inline_data: the device copies inline data during the post and ignores their keys. It checks the
+// keys of other data.
 static void inline_data(void)
 {
 	enum { MANY = 20 };
@@ -211,7 +212,7 @@ static void inline_data(void)
 	wc = completion(&p.c);
 	CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == MANY - 1);
 	memcpy(p.c.buf, "read", 5);
-	post(&p.c, IBV_WR_RDMA_READ, &p.s); // behind the Writes
+	post(&p.c, IBV_WR_RDMA_READ, &p.s); // after the Writes
 	wc = completion(&p.c);
 	CHECK(wc.status == IBV_WC_SUCCESS);
 	for (int i = 0; i < MANY; i++)
@@ -221,7 +222,7 @@ static void inline_data(void)
 	w[0].next = NULL;
 	CHECK(ibv_post_send(p.c.id->qp, w, &bad) == EINVAL && bad == w);
 
-	one.length = 5; // not inline: the key is looked at
+	one.length = 5; // not inline: the key is checked
 	w[0].send_flags = IBV_SEND_SIGNALED;
 	CHECK(!ibv_post_send(p.c.id->qp, w, &bad));
 	do
@@ -238,7 +239,7 @@ static void *pair_thread(void *arg)
 	return NULL;
 }
 
-// threads: each with its own event channels.
+// threads: each thread has its own event channels.
 static void threads(void)
 {
 	pthread_t t[4];
@@ -259,8 +260,8 @@ static int descriptors(void)
 	return n;
 }
 
-// leak: what a connection used is given back, a part of it a moment after its end. What the process has once, for all connections, may
-// come later than with the first.
+// leak: the resources of a connection are released, some of them shortly after it ends. Resources
+// that the process has only once may be allocated after the first connection.
 static void leak(void)
 {
 	enum { N = 20, ONCE = 4 };
@@ -274,7 +275,7 @@ static void leak(void)
 	}
 }
 
-// order: connections arrive in the order of the calls.
+// order: connection requests arrive in the order of the calls.
 static void order(void)
 {
 	enum { N = 24 };
@@ -315,7 +316,7 @@ static void order(void)
 	}
 }
 
-// port: it belongs to the ID from bind on.
+// port: the port belongs to the ID from bind on.
 static void port(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -335,7 +336,7 @@ static void port(void)
 	CHECK(rdma_bind_addr(a, (struct sockaddr *)&far) == -1 && errno == ENODEV);
 }
 
-// waiting: descriptors as the kernel's.
+// waiting: descriptors behave like the kernel's.
 static void waiting(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -354,9 +355,9 @@ static void waiting(void)
 	CHECK(!epoll_ctl(ep, EPOLL_CTL_ADD, ch->fd, &ev));
 	CHECK(epoll_wait(ep, &ev, 1, 30000) == 1);
 	take(ch, RDMA_CM_EVENT_ADDR_RESOLVED);
-	CHECK(poll(&p, 1, 0) == 1); // there is another one
+	CHECK(poll(&p, 1, 0) == 1); // another event is queued
 	struct rdma_event_channel *other = rdma_create_event_channel();
-	CHECK(!rdma_migrate_id(id, other)); // which goes with the ID
+	CHECK(!rdma_migrate_id(id, other)); // which moves with the ID
 	CHECK(poll(&p, 1, 0) == 0);
 	take(other, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	CHECK(!rdma_destroy_id(id));
@@ -374,7 +375,7 @@ static void *later(void *arg)
 	return NULL;
 }
 
-// signals: a handler with SA_RESTART does not end a wait, one without does.
+// signals: a handler with SA_RESTART does not interrupt a wait, one without does.
 static void signals(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -410,7 +411,8 @@ static void signals(void)
 static sigjmp_buf back;
 static void fault(int s) { (void)s; siglongjmp(back, 1); }
 
-// faults: a program's handler of SIGSEGV, from before the first use and from after it, is called for its own faults.
+// faults: the program's handler of SIGSEGV, installed before or after the first use, is called for
+// the program's own faults.
 static void faults(void)
 {
 	struct sigaction sa = {.sa_handler = fault};
@@ -436,7 +438,7 @@ static void child_ends_well(pid_t pid)
 	CHECK(WIFEXITED(st) && !WEXITSTATUS(st));
 }
 
-// fork_before: both processes have RDMA.
+// fork_before: both processes can use RDMA.
 static void fork_before(void)
 {
 	pid_t pid = fork();
@@ -446,7 +448,7 @@ static void fork_before(void)
 	child_ends_well(pid);
 }
 
-// fork_after: the child's calls fail, the parent goes on.
+// fork_after: the child's calls fail, the parent continues.
 static void fork_after(void)
 {
 	struct pair p = {0};
@@ -476,7 +478,7 @@ static void fork_after(void)
 	close_pair(&p);
 }
 
-// exec_after: a child that begins anew has RDMA.
+// exec_after: a child that calls exec can use RDMA.
 static void exec_after(void)
 {
 	pair();
@@ -488,7 +490,7 @@ static void exec_after(void)
 	child_ends_well(pid);
 }
 
-// exec_without: a child without the preload has no device, and can run.
+// exec_without: a child without the preload has no device, and runs.
 static void exec_without(void)
 {
 	pair();
@@ -508,7 +510,7 @@ static void nodevice(void)
 		CHECK(strncmp(ibv_get_device_name(l[i]), "usiw", 4));
 }
 
-// memlock: regions are not locked.
+// memlock: regions do not count as locked memory.
 static void memlock(void)
 {
 	struct rlimit none = {0, 0};
@@ -518,7 +520,7 @@ static void memlock(void)
 	pair();
 }
 
-// leaves: it ends with everything open.
+// leaves: the program exits with everything open.
 static void leaves(void)
 {
 	static struct pair p;
@@ -526,7 +528,7 @@ static void leaves(void)
 	exit(0);
 }
 
-// refusals: what the device does not have.
+// refusals: unsupported operations.
 static void refusals(void)
 {
 	int n;
@@ -541,7 +543,7 @@ static void refusals(void)
 	CHECK(!ibv_query_device(c, &attr) && attr.phys_port_cnt == 1);
 	CHECK(!ibv_query_port(c, 1, &port) && port.state == IBV_PORT_ACTIVE);
 	CHECK(!ibv_query_gid(c, 1, 0, &gid));
-	CHECK(attr.vendor_id && port.gid_tbl_len && port.active_width && port.active_speed && gid.global.subnet_prefix); // 0 is taken for broken
+	CHECK(attr.vendor_id && port.gid_tbl_len && port.active_width && port.active_speed && gid.global.subnet_prefix); // programs take 0 for broken
 	CHECK(ibv_query_port(c, 2, &port) == EINVAL && ibv_query_gid(c, 1, port.gid_tbl_len, &gid) == -1);
 	struct ibv_pd *pd = ibv_alloc_pd(c);
 	struct ibv_cq *cq = ibv_create_cq(c, 1, NULL, NULL, 0);
@@ -563,12 +565,12 @@ static void refusals(void)
 	struct ibv_cq *of = ibv_create_cq(c, 1, NULL, ch, 0);
 	CHECK(ch && of && ibv_destroy_comp_channel(ch) == EBUSY);
 	CHECK(!ibv_destroy_cq(of) && !ibv_destroy_comp_channel(ch));
-	CHECK(!ibv_close_device(c)); // with an object: it goes too
+	CHECK(!ibv_close_device(c)); // with an object: it is destroyed too
 	CHECK(!ibv_destroy_cq(cq));
 	CHECK(!strcmp(ibv_wc_status_str(IBV_WC_SUCCESS), "success")); // the real library's
 }
 
-// events: an asynchronous event of a QP, and the end of the QP waits for its acknowledgement.
+// events: a QP gets an asynchronous event, and destroying it waits for the acknowledgement.
 static void async(void)
 {
 	struct pair p = {0};
@@ -578,7 +580,7 @@ static void async(void)
 	struct ibv_mr gone = *p.s.mr;
 	struct end fake = p.s;
 	gone.rkey ^= 0x100;
-	fake.mr = &gone; // a key that no region has
+	fake.mr = &gone; // a key without a region
 	post(&p.c, IBV_WR_RDMA_WRITE, &fake);
 	CHECK(poll(&fd, 1, 30000) == 1);
 	struct ibv_async_event e;
@@ -597,7 +599,8 @@ static void async(void)
 	CHECK(!rdma_destroy_id(p.listen));
 }
 
-// unmap: memory that is unmapped while it is registered. The peer's request fails, and nobody else is hurt.
+// unmap: memory is unmapped while it is registered. The peer's request fails, and nothing else is
+// affected.
 static void unmap(void)
 {
 	struct pair p = {0};
@@ -621,8 +624,8 @@ static void unmap(void)
 	pair();
 }
 
-// vanish: memory that goes away while it is registered, without a call that could be noticed. As in unmap, the peer's request fails, and
-// nobody else is hurt. That of one's own fails too.
+// vanish: registered memory disappears without a call that could be noticed. As in unmap, the
+// peer's request fails, and nothing else is affected. A local request on it fails too.
 static void vanish(void)
 {
 	for (int i = 0; i < 4; i++) {
@@ -693,7 +696,8 @@ static int dies(void (*of)(void))
 static void touch_nowhere(void) { *(volatile int *)8 = 1; }
 static void send_fault(void) { kill(getpid(), SIGBUS); }
 
-// late_faults: handlers from after the first use get the faults of the program, and not those of the device.
+// late_faults: handlers installed after the first use get the faults of the program, but not those
+// of the device.
 static void late_faults(void)
 {
 	struct sigaction sa = {.sa_sigaction = informed, .sa_flags = SA_SIGINFO};
@@ -730,7 +734,8 @@ static void late_faults(void)
 	CHECK(signal(SIGKILL, fault) == SIG_ERR && errno == EINVAL);
 }
 
-// vanish_messages: the same for what a Send takes, for what a receive is given, and for the word of an atomic.
+// vanish_messages: the same for the data of a Send, the memory of a receive, and the word of an
+// atomic.
 static void vanish_messages(void)
 {
 	enum { SEND, RECEIVE, ATOMIC, KINDS };
@@ -771,7 +776,7 @@ static void vanish_messages(void)
 	pair();
 }
 
-// memory: a region is of memory that is there, and that may be written if the device is to write it.
+// memory: a region needs memory that is mapped, and writable if the device is to write it.
 static void memory(void)
 {
 	struct pair p = {0};
@@ -852,7 +857,7 @@ static void *read_cm(void *arg)
 	_exit(1);
 }
 
-// exit_reading: it ends while threads wait for events.
+// exit_reading: the program exits while threads wait for events.
 static void exit_reading(void)
 {
 	static struct pair p;
@@ -860,7 +865,7 @@ static void exit_reading(void)
 	connect_pair(&p);
 	CHECK(!pthread_create(&t, NULL, read_completions, &p.c));
 	CHECK(!pthread_create(&t, NULL, read_cm, p.sch));
-	usleep(20000); // they may be in the call or before it
+	usleep(20000); // the threads may be in the call or before it
 	exit(0);
 }
 
@@ -890,7 +895,8 @@ static void on_child(int n)
 	children++;
 }
 
-// fork_thread: a thread starts children, whose end a handler is told, while others use the device.
+// fork_thread: a thread forks children, whose exit is reported to a signal handler, while others
+// use the device.
 static void fork_thread(void)
 {
 	struct sigaction a = {.sa_handler = on_child};
@@ -916,7 +922,8 @@ static void fork_thread(void)
 	destroy(&p.s);
 }
 
-// keep_real: what belongs to a device of the kernel is given to the real library, and all else is not. The real library is real.c.
+// keep_real: calls for objects of a kernel device go to the real library, and all others do not.
+// The real library is real.c.
 static void keep_real(void)
 {
 	void *lib = dlopen(getenv("REAL_LIBRARY"), RTLD_NOW);
@@ -932,7 +939,7 @@ static void keep_real(void)
 	ibv_free_device_list(again);
 	CHECK(*lists == 1);
 
-	// THEIRS is a call that goes to the real library, and returns what that returns.
+	// THEIRS is a call that goes to the real library and returns that library's result.
 #define THEIRS(name, args, want) \
 	do { \
 		*called = NULL; \
@@ -1029,7 +1036,7 @@ static void keep_real(void)
 	THEIRS(ibv_resolve_eth_l2_from_gid, (c, &aattr, mac, &vid), == 77);
 	THEIRS(ibv_destroy_ah, (ah), == 77);
 
-	// Objects of two devices do not go together.
+	// Objects of different devices cannot be combined.
 	*called = NULL;
 	struct ibv_context *mine = ibv_open_device(ours);
 	CHECK(mine && mine->device == ours && !strncmp(ibv_get_device_name(ours), "usiw0", 5) && ibv_get_device_guid(ours));
@@ -1046,7 +1053,7 @@ static void keep_real(void)
 	struct rdma_cm_id *id;
 	struct sockaddr_in to = loopback(9);
 	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000));
-	CHECK(id->verbs && id->verbs->device == ours); // the connection manager is the RNIC's
+	CHECK(id->verbs && id->verbs->device == ours); // the connection manager uses the RNIC
 	CHECK(rdma_create_qp(id, pd, &init) == -1 && errno == EINVAL);
 	CHECK(rdma_create_srq(id, pd, &sattr) == -1 && errno == EINVAL);
 	CHECK(!rdma_destroy_id(id));
@@ -1065,8 +1072,8 @@ static void keep_real(void)
 	CHECK(*lists == 0);
 }
 
-// bound: binding to a loopback address does not choose a device, as in the kernel; connecting does, and so do other
-// addresses.
+// bound: as in the kernel, binding to a loopback address does not select a device; connecting, or
+// binding to another address, does.
 static void bound(void)
 {
 	struct sockaddr_in at = loopback(0);
@@ -1077,7 +1084,7 @@ static void bound(void)
 	struct sockaddr_in to = loopback(9);
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000) && id->verbs && !rdma_destroy_id(id));
 	CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at6) ? !id->verbs : errno == ENODEV); // there may be no IPv6
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at6) ? !id->verbs : errno == ENODEV); // IPv6 may be missing
 	CHECK(!rdma_destroy_id(id));
 	struct ifaddrs *all;
 	CHECK(!getifaddrs(&all));
@@ -1089,7 +1096,7 @@ static void bound(void)
 	freeifaddrs(all);
 }
 
-// unload: a program that loads the library by itself, and unloads it.
+// unload: a program loads the library itself, and unloads it.
 static void unload(void)
 {
 	void *lib = dlopen(getenv("LD_PRELOAD"), RTLD_NOW);
@@ -1099,7 +1106,8 @@ static void unload(void)
 	pair();
 }
 
-// title: a program that writes its title over its environment, as setproctitle does, and then uses RDMA for the first time.
+// title: a program writes its title over its environment, as setproctitle does, before it first
+// uses RDMA.
 static void title(void)
 {
 	char *want = strdup(getenv("WANT_DEVICE"));
@@ -1113,7 +1121,7 @@ static void title(void)
 	pair();
 }
 
-// aborts: a program that ends without any end.
+// aborts: a program terminates without any cleanup.
 static void aborts(void)
 {
 	struct pair p = {0};
@@ -1125,7 +1133,7 @@ static void aborts(void)
 	abort();
 }
 
-// flushes: receives and a Send that are flushed, and a Read that fails.
+// flushes: receives and a Send are flushed, and a Read fails.
 static void flushes(void)
 {
 	struct pair p = {0};
@@ -1147,7 +1155,8 @@ static void flushes(void)
 	destroy(&p.s);
 }
 
-// opens: a program that opens the libraries by itself, and one with a library that finds another one in a place of its own.
+// opens: a program opens the libraries itself, and uses a library that opens another one in its own
+// directory.
 static void opens(void)
 {
 	for (int i = 0; i < 3; i++)
@@ -1160,14 +1169,14 @@ static void opens(void)
 	CHECK(open_inner && open_inner() == 7);
 }
 
-// streams: a program that asks for an rsocket.
+// streams: a program creates an rsocket.
 static void streams(void)
 {
 	for (int i = 0; i < 2; i++)
 		CHECK(rsocket(AF_INET, SOCK_STREAM, 0) == -1 && errno == ENODEV);
 }
 
-// sockets: a program of TCP, for librspreload.
+// sockets: a TCP program, for librspreload.
 static void sockets(void)
 {
 	for (int i = 0; i < 2; i++)

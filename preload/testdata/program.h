@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What the programs of the tests have in common.
+// Shared by the test programs.
 
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -59,19 +59,20 @@ struct pair {
 	struct rdma_conn_param request, accepted, connected; // of the events CONNECT_REQUEST, and ESTABLISHED of s and c
 };
 
-// make makes what is in struct end, but for the ID, before it connects, and posts a receive of the whole buffer.
+// make creates the objects in struct end except the ID, before it connects, and posts a receive of
+// the whole buffer.
 void make(struct end *e);
-void make_by(struct end *e, struct ibv_qp_init_attr *a); // without the receive; makes the domain too, unless there is one
+void make_by(struct end *e, struct ibv_qp_init_attr *a); // without the receive; also creates the domain if there is none
 void connect_pair(struct pair *p);
 void connect_pair_by(struct pair *p, void (*make)(struct end *e), struct rdma_conn_param *connect, struct rdma_conn_param *accept);
 void close_pair(struct pair *p);
-void ended(struct pair *p); // takes the events of the end
+void ended(struct pair *p); // consumes the events of the disconnect
 void destroy_pair(struct pair *p);
 
 struct sockaddr_in loopback(int port);
-struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum rdma_cm_event_type type); // waits for it; it is not acknowledged
+struct rdma_cm_event *expect(struct rdma_event_channel *ch, enum rdma_cm_event_type type); // waits for it, does not acknowledge it
 void take(struct rdma_event_channel *ch, enum rdma_cm_event_type type);
-struct ibv_wc completion(struct end *e); // waits for one, by the completion channel
+struct ibv_wc completion(struct end *e); // waits for one, using the completion channel
 
 // requests.c
 void sends(void);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// In the tests of goverbs run --keep-real this is libibverbs, with one device of the kernel, real0. A function notes its name in
-// real_called. It returns an object of that device, or real_result.
+// Stands in for libibverbs in the tests of goverbs run --keep-real, with one kernel device, real0.
+// A function records its name in real_called, and returns an object of that device, or real_result.
 #include <infiniband/verbs.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #undef ibv_reg_mr_iova
 
 const char *real_called;
-int real_lists; // that ibv_free_device_list has not been given
+int real_lists; // not yet passed to ibv_free_device_list
 int real_result = 77;
 
 static struct ibv_device device = {.name = "real0"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Programs about every field of requests and completions, and about bad_wr.
+// Programs that test every field of requests and completions, and bad_wr.
 #include "program.h"
 
 #define ID(n) (0x1122334455660000 + (n)) // a wr_id that needs 64 bits
@@ -8,7 +8,8 @@
 #define BAD_KEY 0x5a5a5a00
 #define RECV_ROOM 64
 
-// ib tells the devices ib: from others. They have messages with immediate, and neither windows nor shared receive queues.
+// ib reports whether the device is an ib: device. These support messages with immediate, but
+// neither memory windows nor shared receive queues.
 static bool ib(struct end *e) { return !strncmp(ibv_get_device_name(e->id->verbs->device), "ib:", 3); }
 
 static struct ibv_sge at(struct end *e, int off, int n) { return (struct ibv_sge){(uintptr_t)e->buf + off, n, e->mr->lkey}; }
@@ -32,7 +33,8 @@ static void connect_deep(struct pair *p)
 	connect_pair_by(p, deep, &param, NULL);
 }
 
-// is compares all fields of a completion. What one does not have is 0, if it is a success; a failed one has four fields.
+// is compares all fields of a completion. In a successful one, fields that do not apply are 0; a
+// failed one has only four fields.
 static void is(struct ibv_wc got, struct ibv_wc want)
 {
 	CHECK(got.wr_id == want.wr_id);
@@ -51,13 +53,13 @@ static void is(struct ibv_wc got, struct ibv_wc want)
 	CHECK(got.pkey_index == want.pkey_index && got.slid == want.slid && got.sl == want.sl && got.dlid_path_bits == want.dlid_path_bits);
 }
 
-// done waits for the completion of a request that a test has posted.
+// done waits for the completion of a request posted by a test.
 static void done(struct end *e, uint64_t id, enum ibv_wc_status status, enum ibv_wc_opcode opcode, uint32_t length)
 {
 	is(completion(e), (struct ibv_wc){.wr_id = id, .status = status, .opcode = opcode, .byte_len = length, .qp_num = e->id->qp->qp_num});
 }
 
-// poll_one takes a completion by polling for one, and leaves others alone.
+// poll_one polls for a single completion and leaves any others.
 static struct ibv_wc poll_one(struct end *e)
 {
 	struct ibv_wc wc[2];
@@ -71,23 +73,23 @@ static struct ibv_wc poll_one(struct end *e)
 	return wc[0];
 }
 
-// sends: messages, without more, with an immediate in network order, and with a key to invalidate (windows). Of each the receiver's
-// completion says what came, and nothing else.
+// sends: messages, plain, with an immediate in network byte order, and with a key to invalidate
+// (windows). The receiver's completion describes exactly what was sent.
 void sends(void)
 {
 	struct pair p = {0};
 	connect_deep(&p);
-	for (int i = 0; i < 3; i++) { // before they come: so several can be polled
+	for (int i = 0; i < 3; i++) { // before they arrive, so that several can be polled at once
 		receive(&p.s, ID(10 + i), 1000 + 100 * i, RECV_ROOM);
 		strcpy(p.c.buf + 10 * i, "abcdefghi");
 	}
 	struct ibv_sge s[3][2] = {{at(&p.c, 0, 4), at(&p.c, 15, 3)}, {at(&p.c, 10, 8)}, {at(&p.c, 20, 9)}};
 	struct ibv_send_wr w[3] = {0}, *bad = NULL;
-	for (int i = 0; i < 3; i++) // the immediates of the others are not looked at
+	for (int i = 0; i < 3; i++) // the immediates of the others are ignored
 		w[i] = (struct ibv_send_wr){.wr_id = ID(i), .next = i < 2 ? &w[i + 1] : NULL, .sg_list = s[i], .num_sge = i ? 1 : 2,
 			.opcode = i == 1 ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED, .imm_data = IMM};
 	if (!ib(&p.c)) {
-		CHECK(ibv_post_send(p.c.id->qp, w, &bad) == EOPNOTSUPP && bad == &w[1]); // the first has been posted
+		CHECK(ibv_post_send(p.c.id->qp, w, &bad) == EOPNOTSUPP && bad == &w[1]); // the first one is posted
 		w[1].opcode = IBV_WR_SEND;
 		CHECK(!ibv_post_send(p.c.id->qp, &w[1], &bad));
 	} else {
@@ -107,7 +109,7 @@ void sends(void)
 	close_pair(&p);
 }
 
-// one_sided: where the bytes of Writes, Reads and atomics go, and what they leave alone.
+// one_sided: where the data of Writes, Reads and atomics go, and what stays untouched.
 void one_sided(void)
 {
 	struct pair p = {0};
@@ -131,7 +133,7 @@ void one_sided(void)
 	w.wr.rdma.remote_addr += 100;
 	w.imm_data = IMM;
 	for (int i = 0; i < 2; i++) {
-		w.num_sge = 2 - 2 * i; // the second Write is one of nothing
+		w.num_sge = 2 - 2 * i; // the second Write is empty
 		w.imm_data = i ? htonl(0xfffefdfc) : IMM;
 		CHECK(!ibv_post_send(p.c.id->qp, &w, &bad));
 		done(&p.c, ID(1), IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE, 0);
@@ -156,8 +158,8 @@ void one_sided(void)
 	static const struct { enum ibv_wr_opcode op; uint64_t compare_add, swap, before, after; } words[] = {
 		{IBV_WR_ATOMIC_CMP_AND_SWP, 0x1111, 0x2222, 0x1111, 0x2222}, // equal
 		{IBV_WR_ATOMIC_CMP_AND_SWP, 0x3333, 0x4444, 0x2222, 0x2222}, // not equal
-		{IBV_WR_ATOMIC_CMP_AND_SWP, 0x4444, 0x2222, 0x2222, 0x2222}, // nor is what would be swapped in looked at
-		{IBV_WR_ATOMIC_FETCH_AND_ADD, 0x100000001, 0x7777, 0x2222, 0x100002223}, // without the other operand
+		{IBV_WR_ATOMIC_CMP_AND_SWP, 0x4444, 0x2222, 0x2222, 0x2222}, // nor is the swap value compared
+		{IBV_WR_ATOMIC_FETCH_AND_ADD, 0x100000001, 0x7777, 0x2222, 0x100002223}, // ignores the other operand
 	};
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
 		w.wr_id = ID(30 + i);
@@ -170,11 +172,12 @@ void one_sided(void)
 		CHECK(*result == words[i].before && *word == words[i].after);
 	}
 	memcpy(model + 2048, word, 8);
-	CHECK(!memcmp(p.s.buf, model, SIZE)); // nothing else
+	CHECK(!memcmp(p.s.buf, model, SIZE)); // nothing else is written
 	close_pair(&p);
 }
 
-// refused_keys: a key is that of the operation, of this side's memory and of the peer's. What is wrong is said by the status.
+// refused_keys: a key must allow the operation, for local memory and for the peer's. The status
+// tells what is wrong.
 void refused_keys(void)
 {
 	static const enum ibv_wr_opcode ops[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -199,7 +202,7 @@ void refused_keys(void)
 				w.wr.rdma.rkey = key;
 			}
 			CHECK(!ibv_post_send(p.c.id->qp, &w, &bad));
-			if (ops[i] == IBV_WR_SEND && !ours) { // which has no such key
+			if (ops[i] == IBV_WR_SEND && !ours) { // a Send has no such key
 				done(&p.c, ID(1), IBV_WC_SUCCESS, IBV_WC_SEND, 0);
 				close_pair(&p);
 				continue;
@@ -207,7 +210,7 @@ void refused_keys(void)
 			if (ours) {
 				done(&p.c, ID(1), IBV_WC_LOC_PROT_ERR, 0, 0);
 			} else if (!ib(&p.c) && (ops[i] == IBV_WR_RDMA_WRITE || ops[i] == IBV_WR_RDMA_WRITE_WITH_IMM)) {
-				done(&p.c, ID(1), IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE, 0); // of iWARP: it has been sent
+				done(&p.c, ID(1), IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE, 0); // iWARP completes it when it is sent
 			} else {
 				done(&p.c, ID(1), IBV_WC_REM_ACCESS_ERR, 0, 0);
 			}
@@ -216,7 +219,8 @@ void refused_keys(void)
 		}
 }
 
-// fence: a request with it goes out when the answers to the Reads before it have come, so it sends what they have brought.
+// fence: a fenced request is sent after earlier Reads have completed, so it sends the data that
+// they returned.
 void fence(void)
 {
 	struct pair p = {0};
@@ -237,9 +241,10 @@ void fence(void)
 	close_pair(&p);
 }
 
-enum { LIST = 20 }; // requests: more than the bridge converts at a time
+enum { LIST = 20 }; // requests, more than the bridge converts at once
 
-// bad_sends: bad_wr is the first request that has not been posted, wherever in a list it is, and why ever. Those before it are carried out.
+// bad_sends: bad_wr is the first request not posted, wherever it is in the list and for whatever
+// reason. Those before it are executed.
 void bad_sends(void)
 {
 	enum { SGES, NEGATIVE, NO_LIST, OPCODE, INLINE_TOO_LONG, NO_WINDOW, KINDS };
@@ -275,7 +280,8 @@ void bad_sends(void)
 		close_pair(&p);
 	}
 
-	// A queue that is full: no receive, so nothing leaves the send queue on a device that waits for one; ib: devices do.
+	// A full queue: without a receive, nothing leaves the send queue on devices that wait for one,
+	// as ib: devices do.
 	struct pair p = {0};
 	connect_deep(&p);
 	if (ib(&p.c)) {
@@ -291,7 +297,7 @@ void bad_sends(void)
 	close_pair(&p);
 }
 
-// bad_receives: the same for receives, and the queue's length.
+// bad_receives: the same for receives, and the length of the queue.
 void bad_receives(void)
 {
 	enum { SGES, NEGATIVE, NO_LIST, KINDS };
@@ -314,7 +320,7 @@ void bad_receives(void)
 			}
 			CHECK(ibv_post_recv(p.s.id->qp, w, &bad) == EINVAL);
 			CHECK(bad == wrong);
-			for (int i = 0; i < places[k]; i++) { // those before it are there, with their elements
+			for (int i = 0; i < places[k]; i++) { // those before it are posted, with their elements
 				struct ibv_sge from = at(&p.c, 0, 64 + i % 2);
 				struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *none;
 				memset(p.c.buf, 'a' + i, 65);
@@ -344,7 +350,8 @@ static void all_signaled(struct end *e)
 	make_by(e, &a);
 }
 
-// signaled: requests without IBV_SEND_SIGNALED have no completion, except on a QP of which all have.
+// signaled: requests without IBV_SEND_SIGNALED have no completion, unless all requests of the QP
+// are signaled.
 void signaled(void)
 {
 	struct rdma_conn_param param = {.private_data = "hello", .private_data_len = 5};
@@ -367,8 +374,8 @@ void signaled(void)
 	}
 }
 
-static struct end *other; // of a pair: the one that is not in question
-static struct ibv_cq *send_cq, *recv_cq; // of the one that is, in solicited: they have one channel
+static struct end *other; // the end of a pair that is not being tested
+static struct ibv_cq *send_cq, *recv_cq; // of the end being tested, in solicited: they share a channel
 
 static void two_cqs(struct end *e)
 {
@@ -401,8 +408,9 @@ static struct ibv_cq *next_event(struct end *e)
 	return cq;
 }
 
-// solicited: a CQ that is armed for solicited completions tells of messages with IBV_SEND_SOLICITED, and of no others; one that is armed for
-// all tells of all. The events of a channel are in their order: that of the other CQ shows that there was none before it.
+// solicited: a CQ armed for solicited completions generates events only for messages with
+// IBV_SEND_SOLICITED; one armed for all, for every completion. Events of a channel arrive in order,
+// so the other CQ's event shows that there was none before it.
 void solicited(void)
 {
 	struct rdma_conn_param param = {.private_data = "hello", .private_data_len = 5};
@@ -450,7 +458,7 @@ static void close_windows(struct pair *p, struct ibv_mw *mw)
 	destroy_pair(p);
 }
 
-// window makes a window of the server's memory: by a request if it is of type 2.
+// window creates a window on the server's memory; a type 2 window is bound by a request.
 static struct ibv_mw *window(struct end *e, enum ibv_mw_type type, int off, int n, unsigned int rights)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(e->pd, type);
@@ -471,7 +479,7 @@ static struct ibv_mw *window(struct end *e, enum ibv_mw_type type, int off, int 
 	return mw;
 }
 
-// reach has the client use a window: it may, or the connection ends.
+// reach makes the client access a window: it is allowed to, or the connection ends.
 static void reach(struct pair *p, enum ibv_wr_opcode op, uint32_t rkey, int off, int n, bool may)
 {
 	struct ibv_sge s = at(&p->c, 0, n);
@@ -485,13 +493,14 @@ static void reach(struct pair *p, enum ibv_wr_opcode op, uint32_t rkey, int off,
 		return;
 	}
 	done(&p->c, ID(60), IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE, 0);
-	if (may) { // a Read behind it shows that it is there
+	if (may) { // a Read after it shows that it has arrived
 		reach(p, IBV_WR_RDMA_READ, p->s.mr->rkey, off, n, true);
 		CHECK(p->s.buf[off] == 'w' && p->s.buf[off + n - 1] == 'w');
 	}
 }
 
-// windows: what their bounds and rights are, who invalidates them, and what is told of that. Devices ib: have none.
+// windows: their bounds and rights, who can invalidate them, and how that is reported. ib: devices
+// have none.
 void windows(void)
 {
 	enum { OFF = 512, LEN = 128 };
@@ -519,7 +528,8 @@ void windows(void)
 			close_windows(&p, mw);
 		}
 
-	// This side invalidates a window, or the peer does, which is told by which key. After that it is of no use.
+	// Either side invalidates a window; if the peer does, the completion tells the key. Afterwards
+	// the window cannot be used.
 	for (int remote = 0; remote < 2; remote++)
 		for (int wrong = 0; wrong < 2; wrong++) {
 			struct pair p = {0};
@@ -559,7 +569,8 @@ static void of_shared(struct end *e)
 	make_by(e, &a);
 }
 
-// shared: a shared receive queue: its attributes, its length, bad_wr, and what a receive out of it says.
+// shared: a shared receive queue: its attributes, its length, bad_wr, and the completions of its
+// receives.
 void shared(void)
 {
 	struct rdma_conn_param param = {.private_data = "hello", .private_data_len = 5};
@@ -568,9 +579,9 @@ void shared(void)
 	connect_pair_by(&p, of_shared, &param, NULL);
 	struct ibv_srq *srq = p.s.id->qp->srq;
 	struct ibv_srq_attr attr, before;
-	CHECK(srq && !ibv_query_srq(srq, &before) && before.srq_limit == 0); // which is not set when it is made
+	CHECK(srq && !ibv_query_srq(srq, &before) && before.srq_limit == 0); // not set on creation
 	struct ibv_recv_wr r = {.wr_id = 1}, *bad = NULL;
-	CHECK(ibv_post_recv(p.s.id->qp, &r, &bad) == EINVAL && bad == &r); // the QP's receives are the queue's
+	CHECK(ibv_post_recv(p.s.id->qp, &r, &bad) == EINVAL && bad == &r); // the QP's receives come from the SRQ
 
 	struct ibv_recv_wr w[64] = {0};
 	struct ibv_sge s[8];
@@ -602,7 +613,7 @@ void shared(void)
 	struct ibv_async_event e;
 	CHECK(!ibv_get_async_event(p.s.id->verbs, &e) && e.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && e.element.srq == srq);
 	ibv_ack_async_event(&e);
-	CHECK(!ibv_query_srq(srq, &attr) && attr.srq_limit == 0); // it is told once
+	CHECK(!ibv_query_srq(srq, &attr) && attr.srq_limit == 0); // reported once
 	CHECK(ibv_destroy_srq(srq) == EBUSY);
 	rdma_destroy_qp(p.s.id);
 	CHECK(!ibv_destroy_srq(srq));

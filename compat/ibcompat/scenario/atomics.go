@@ -34,7 +34,7 @@ var atomics = []*Scenario{
 	{Name: "row06/masked-fetch-add", run: func(p *program) {
 		a, b := p.pair(config{})
 		b.putWord(0, 0x00ff_ffff_0000_00ff)
-		// Fields of 8, 24 and 32 bits, which do not overflow into each other.
+		// Fields of 8, 24 and 32 bits, which do not carry into each other.
 		mask, err := ext.FieldMask(8, 24, 32)
 		must(err)
 		for i := range 3 {
@@ -94,7 +94,7 @@ var atomics = []*Scenario{
 			a.post(wr)
 		}
 		a.empty("sent", a.scq)
-		a.post(id(9, verbs.FetchAdd(b.remote(0), 1, a.sge(0, 8)))) // the QP is as good as before
+		a.post(id(9, verbs.FetchAdd(b.remote(0), 1, a.sge(0, 8)))) // the QP still works
 		a.sent(1)
 		b.memory(0, 16)
 	}},
@@ -122,9 +122,9 @@ var atomics = []*Scenario{
 	}},
 }
 
-// masked is a masked atomic on the first word of the peer, whose original value goes to the i-th
-// word of the end: of a FetchAdd the addend and the mask, of a CmpSwap compare, its mask, swap, its
-// mask.
+// masked returns a masked atomic on the first word of the peer, whose original value is stored in
+// the i-th word of the end. m holds addend and mask for a FetchAdd, and compare, its mask, swap and
+// its mask for a CmpSwap.
 func (e *end) masked(op verbs.WROpcode, i int, m [4]uint64) verbs.SendWR {
 	at := e.peer.remote(0)
 	if op == verbs.WRMaskedAtomicFetchAndAdd {
@@ -133,7 +133,7 @@ func (e *end) masked(op verbs.WROpcode, i int, m [4]uint64) verbs.SendWR {
 	return ext.MaskedCmpSwapWR(at, m[0], m[1], m[2], m[3], e.sge(8*i, 8))
 }
 
-// contention has n QPs add to one word at the same time, each in a field of its own and in a common
+// contention makes n QPs add concurrently to one word, each to a field of its own and to a shared
 // one.
 func contention(p *program, n, ops int) {
 	first, target := p.pair(config{})

@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// Report says whether scenarios did the same on several fabrics, its columns.
+// Report is the result of comparing scenarios on several fabrics, its columns.
 type Report struct {
 	Columns   []string `json:"columns"`
 	Scenarios []Result `json:"scenarios"`
-	// OK: there are at least two columns, and all traces of each scenario are equal, or differ only
-	// as is known.
+	// OK reports whether there are at least two columns and, for each scenario, all traces are
+	// equal or differ only in a known way.
 	OK bool `json:"ok"`
 }
 
-// Result is what came of a scenario.
+// Result is the result of one scenario.
 type Result struct {
 	Name        string `json:"name"`
 	Row         int    `json:"row"`
 	TracesEqual bool   `json:"traces_equal"`
 	Reduced     string `json:"reduced,omitempty"` // see Scenario
-	// Seconds is how long the scenario took on each of the columns, in their order.
+	// Seconds is the duration of the scenario on each column, in order.
 	Seconds []float64 `json:"seconds"`
-	// Known is what is known of a driver and its kernels in this scenario, if a column has them (""
-	// = nothing). If the traces differ nevertheless, that is all in which they differ; if they are
-	// equal, it did not show.
+	// Known describes the known difference of a driver on certain kernels, if one applies to a
+	// column ("" = none). If the traces differ, then only in this way; if they are equal, it did
+	// not occur.
 	Known string `json:"known,omitempty"`
-	// Difference says between which columns, and where, or why a column has no trace.
+	// Difference says which columns differ, and where, or why a column has no trace.
 	Difference string `json:"difference,omitempty"`
-	// Traces are those of the columns, if they differ.
+	// Traces are the traces of the columns, if they differ.
 	Traces []Trace `json:"traces,omitempty"`
 }
 
-// Compare runs each scenario on every fabric, and calls each, if it is not nil, with the result of
-// each as it comes. When ctx is done it returns what it has, and ctx.Err().
+// Compare runs each scenario on every fabric. If each is not nil, it is called with every result as
+// it becomes available. When ctx is done, Compare returns the results so far and ctx.Err().
 func Compare(ctx context.Context, fabrics []Fabric, scenarios []*Scenario, each func(Result)) (Report, error) {
 	r := Report{OK: len(fabrics) > 1 && len(scenarios) > 0}
 	for _, f := range fabrics {
@@ -58,7 +58,7 @@ func Compare(ctx context.Context, fabrics []Fabric, scenarios []*Scenario, each 
 	return r, nil
 }
 
-// OK reports whether the traces are equal, or differ only as is known.
+// OK reports whether the traces are equal or differ only in a known way.
 func (r *Result) OK() bool { return r.TracesEqual || r.Known != "" }
 
 func (s *Scenario) compare(ctx context.Context, fabrics []Fabric) Result {
@@ -92,8 +92,8 @@ func (s *Scenario) compare(ctx context.Context, fabrics []Fabric) Result {
 	return r
 }
 
-// judge compares the traces with that of the first column of which no difference is known, or of
-// the first.
+// judge compares every trace with that of the first column without a known difference, or of the
+// first column if all have one.
 func (r *Result) judge(fabrics []Fabric, traces []Trace, special []*exception) {
 	first := max(0, slices.Index(special, nil))
 	unknown := false
@@ -102,7 +102,7 @@ func (r *Result) judge(fabrics []Fabric, traces []Trace, special []*exception) {
 		if x != nil && r.Known == "" {
 			r.Known = x.text()
 		}
-		// Chance may have a part in what is known, so two such columns may differ, too.
+		// A known difference may occur by chance, so two columns that have one may also differ.
 		known := x != nil && (x.explains(traces[first], t) || special[first] != nil && x.explains(t, traces[first]))
 		if d != "" && !unknown && (r.Difference == "" || !known) {
 			r.Difference = fabrics[first].Name + " and " + fabrics[i].Name + ": " + d

@@ -12,7 +12,7 @@ var confirmation = []*Scenario{
 			a.fill(0, 256<<10, i)
 			a.post(id(uint64(i)+1, verbs.Write(b.remote(0), a.sge(0, 256<<10))))
 			a.sent(1)
-			b.memory(0, 256<<10) // at once
+			b.memory(0, 256<<10) // immediately
 		}
 	}},
 	{Name: "row02/send-placed", run: func(p *program) {
@@ -28,7 +28,7 @@ var confirmation = []*Scenario{
 		}
 	}},
 	{Name: "row02/one-for-all", run: func(p *program) {
-		// The last of 32 Writes alone is signalled, and confirms them all.
+		// Only the last of 32 Writes is signaled, and it confirms them all.
 		a, b := p.pair(config{})
 		a.fill(0, 32<<10, 5)
 		var list []verbs.SendWR
@@ -60,7 +60,7 @@ var confirmation = []*Scenario{
 		a.memory(0, size)
 	}},
 	{Name: "row02/not-placed", run: func(p *program) {
-		// A Write that is refused never succeeds, though a transport has taken its data.
+		// A refused Write never succeeds, even though the transport accepted its data.
 		a, b := p.pair(config{})
 		a.fill(0, 4096, 3)
 		a.post(verbs.Write(b.wrongKey(0), a.sge(0, 4096)))
@@ -71,8 +71,8 @@ var confirmation = []*Scenario{
 	}},
 }
 
-// Row 19: what a QP allows its peer, besides what the memory allows. Row 20: a request with a wrong
-// source or sink of its own fails after those before it have been confirmed.
+// Row 19: the QP's access rights for its peer, in addition to those of the memory. Row 20: a
+// request with an invalid local source or sink fails after those before it were confirmed.
 var access = []*Scenario{
 	{Name: "row19/qp-allows", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -119,13 +119,12 @@ var access = []*Scenario{
 	}},
 }
 
-// denied posts a request that the peer's QP does not allow, though its memory does: a Write, a Read
-// or an atomic.
+// denied posts a Write, a Read or an atomic that the peer's memory allows but its QP does not.
 func denied(p *program, flags verbs.AccessFlags, which int) {
 	a, b := p.pair(config{})
 	b.accessFlags(flags)
 	a.recv(9, 64, 64)
-	b.post(verbs.Send(b.sge(64, 5))) // the peer is told
+	b.post(verbs.Send(b.sge(64, 5))) // announces the rights to the peer
 	a.received(1)
 	b.sent(1)
 	a.put(0, "not this")
@@ -138,7 +137,7 @@ func denied(p *program, flags verbs.AccessFlags, which int) {
 	b.memory(0, 8)
 }
 
-// accessFlags changes what the end's QP allows its peer.
+// accessFlags changes the end's QP access rights for its peer.
 func (e *end) accessFlags(flags verbs.AccessFlags) {
 	e.called("Modify", 0, e.qp.Modify(verbs.QPAttr{AccessFlags: flags}, verbs.QPAttrAccessFlags))
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package scenario has small programs that must do the same on every fabric, and what compares it.
-// A [Scenario] is a program for two ends of a connection over the ordinary handles; its [Trace] is
-// everything that the program can see: what every call has returned, every completion in its order,
-// and the memory at the end. On devices ib:NAME of package compat/ibcompat the traces of a scenario
-// are the same on all fabrics. The command goverbs fabrics runs all scenarios on several of them,
-// the columns of a [Report].
+// Package scenario contains small programs that must behave identically on every fabric, and the
+// code that compares them. A [Scenario] is a program for both ends of a connection, written against
+// the ordinary handles. Its [Trace] is everything that the program can observe: the result of every
+// call, every completion in order, and the final memory contents. On the ib:NAME devices of package
+// compat/ibcompat, a scenario yields the same trace on every fabric. The command goverbs fabrics
+// runs all scenarios on several fabrics, the columns of a [Report].
 //
-// A name has the row of the table in docs/semantics.md that the scenario is about, for example
-// row04/write-imm.
+// The name of a scenario starts with the row of the table in docs/semantics.md that it tests, for
+// example row04/write-imm.
 //
-// Of a completion the wr_id and the status are compared; if it succeeded also the opcode; of a
-// receive also byte_len, whether there is an immediate, and the immediate. The rest is undefined
-// (ibv_poll_cq(3)), or belongs to one device, like numbers of QPs, keys and addresses. Of an error
-// it is compared which sentinel of verbs or cm it Is.
+// A completion is compared by wr_id and status. If it succeeded, so is its opcode, and for a
+// receive also byte_len and the immediate, if any. The other fields are undefined (ibv_poll_cq(3))
+// or specific to a device, like QP numbers, keys and addresses. Errors are compared by the sentinel
+// of verbs or cm that they match with errors.Is.
 //
-// Where two things happen at the same time, a scenario says in Reduced what of them is fixed, and
-// its trace has only that.
+// Where events are concurrent, the scenario's Reduced field states what is deterministic about
+// them, and the trace contains only that.
 package scenario

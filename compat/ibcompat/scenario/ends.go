@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Row 17: both ends learn of the end. Row 22: a QP connects again. Row 23: what has completed
-// arrives.
+// Row 17: both ends notice the disconnect. Row 22: a QP is connected again. Row 23: what has
+// completed has arrived.
 var ends = []*Scenario{
 	{Name: "row17/disconnect", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -89,7 +89,7 @@ var ends = []*Scenario{
 			}})
 			a.fill(0, 4096, 8)
 			for i := range messages {
-				// Both ends send; the active one disconnects when its own messages have completed.
+				// Both ends send; the active one disconnects once its own messages have completed.
 				n, err := b.qp.PostSend([]verbs.SendWR{quiet(verbs.Send(b.sge(32<<10, 16)))})
 				b.called("PostSend", n, err)
 				a.post(id(uint64(i)+1, verbs.Send(a.sge(64*(i%60), i%64))))
@@ -111,7 +111,8 @@ var ends = []*Scenario{
 			b.memory(0, 4096)
 		}},
 	{Name: "row23/flushed-is-not-sent", run: func(p *program) {
-		// What waits for a receive when this end disconnects has not arrived, and says so.
+		// A message that still waits for a receive when this end disconnects has not arrived, and
+		// its completion says so.
 		a, b := p.pair(config{})
 		a.post(verbs.Send(a.sge(0, 8)), verbs.Write(b.remote(0), a.sge(0, 8)))
 		p.pause()

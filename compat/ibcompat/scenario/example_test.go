@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// A program sees the same of immediates on an RNIC with RFC 7306 and on one without.
+// A program observes the same immediates on an RNIC with RFC 7306 and on one without.
 func Example() {
 	var fabrics []scenario.Fabric
 	for name, cfg := range map[string]usiw.Config{"with": {},

@@ -4,8 +4,8 @@ package scenario
 
 import "github.com/goverbs/goverbs/verbs"
 
-// Row 3: the request that fails has the reason, what stands behind it is flushed. Row 16: so is
-// what is posted later.
+// Row 3: a failed request has the reason as its status, and later ones are flushed. Row 16: so are
+// requests posted afterwards.
 var failures = []*Scenario{
 	{Name: "row03/earlier-succeeds", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -32,7 +32,7 @@ var failures = []*Scenario{
 	{Name: "row03/out-of-bounds", run: func(p *program) {
 		a, b := p.pair(config{})
 		beyond := b.remote(64<<10 - 32)
-		beyond.Length = 64 // more than there is: a peer can say what it likes
+		beyond.Length = 64 // beyond the region: a peer may claim anything
 		behind(a, b, verbs.Write(beyond, a.sge(0, 64)))
 	}},
 	{Name: "row16/post-to-good", run: func(p *program) {
@@ -57,8 +57,8 @@ var failures = []*Scenario{
 	}},
 }
 
-// behind posts a request that fails, with others behind it, which are flushed; so are the receives
-// of both ends.
+// behind posts a request that fails and others after it, which are flushed, as are the receives of
+// both ends.
 func behind(a, b *end, bad verbs.SendWR) {
 	a.recv(11, 128, 64)
 	b.recv(21, 128, 64)

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fakeFabric is the InfiniBand adapter of the fake libraries, wrapped.
+// fakeFabric is the wrapped InfiniBand adapter of the fake libraries.
 func fakeFabric(t *testing.T) Fabric {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -33,8 +33,8 @@ func fakeFabric(t *testing.T) Fabric {
 	return Fabric{Name: "fake0", Active: dev, Passive: dev, Listen: "192.0.2.1:0"}
 }
 
-// TestFake: every scenario comes to its end on the fake adapter, and has the same trace again and
-// through a device that forwards.
+// TestFake checks that every scenario finishes on the fake adapter, and has the same trace when
+// repeated and through a forwarding device.
 func TestFake(t *testing.T) {
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestFake(t *testing.T) {
 	}
 }
 
-// requireEqual requires that a scenario comes to its end on fabrics, and does the same on all.
+// requireEqual requires that a scenario finishes on all fabrics with the same trace.
 func requireEqual(t *testing.T, s *Scenario, fabrics ...Fabric) {
 	t.Helper()
 	r, err := Compare(t.Context(), fabrics, []*Scenario{s}, nil)
@@ -62,8 +62,8 @@ func requireEqual(t *testing.T, s *Scenario, fabrics ...Fabric) {
 	require.True(t, r.OK, "%s\n%v", r.Scenarios[0].Difference, r.Scenarios[0].Traces)
 }
 
-// TestKnown: what is known of a driver and a kernel is reported, and is no failure. Everything else
-// is one.
+// TestKnown checks that a known difference of a driver and kernel is reported but is no failure,
+// and that any other difference is one.
 func TestKnown(t *testing.T) {
 	good, bad, flushed := verbs.WCSuccess.String(), verbs.WCLocProtErr.String(), verbs.WCWRFlushErr.String()
 	sent := func(id uint64, status string) Event {
@@ -78,14 +78,14 @@ func TestKnown(t *testing.T) {
 	}
 	rxe := Trace{sent(1, flushed), sent(2, flushed), sent(3, flushed), sent(4, flushed), usual[4]}
 	for name, c := range map[string]struct {
-		// of "rxe", "other" (a device of another driver) and "user" (the user-space RNIC), one for
-		// each trace
+		// for each trace: "rxe", "other" (a device of another driver) or "user" (the user-space
+		// RNIC)
 		columns          string
 		traces           []Trace
 		kernel, scenario string // "" = 6.12, row20/bad-source
-		equal            bool   // nothing differs
-		known            bool   // something is known
-		between          string // the two columns whose difference is reported
+		equal            bool   // no difference
+		known            bool   // a known difference
+		between          string // the columns whose difference is reported
 	}{
 		"as is known": {columns: "user rxe", traces: []Trace{usual, rxe}, known: true,
 			between: "user0 and rxe1"},

@@ -4,7 +4,7 @@ package scenario
 
 import "github.com/goverbs/goverbs/verbs"
 
-// Row 24: QPs that the program connects itself, with the GID and the number of the peer.
+// Row 24: QPs that the program connects itself, with the peer's GID and QP number.
 var byHand = []*Scenario{
 	{Name: "row24/by-hand", run: func(p *program) {
 		a, b := p.unconnected(config{})
@@ -44,7 +44,7 @@ var byHand = []*Scenario{
 		b.recv(2, 0, 8)
 		b.called("Modify to ERR", 0, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		b.received(1)
-		a.recv(3, 0, 8) // the QP knows of nothing
+		a.recv(3, 0, 8) // the QP has not noticed
 		a.empty("received", a.rcq)
 		a.post(verbs.Send(a.sge(0, 8)), verbs.Read(b.remote(0), a.sge(8, 8)))
 		a.sent(2)
@@ -78,7 +78,7 @@ var byHand = []*Scenario{
 	}},
 }
 
-// toRTS connects the end's QP to one of the peer's.
+// toRTS brings up the end's QP manually, with a QP number of the peer.
 func (e *end) toRTS(peer *end, number uint32) {
 	tries := uint8(7)
 	if e.tries != 0 {

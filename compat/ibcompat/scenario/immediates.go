@@ -56,7 +56,7 @@ var immediates = []*Scenario{
 		a.fill(0, 100000, 2)
 		for i, n := range []int{0, 1, 64, 4096, 4097, 100000} {
 			b.recv(uint64(i), 0, n)
-			b.recv(uint64(100+i), 0, 0) // which is not consumed by the immediate
+			b.recv(uint64(100+i), 0, 0) // not consumed by the immediate
 			a.post(id(uint64(i)+1, verbs.SendImm(uint32(i)<<24|0xabc, a.sge(0, n))))
 			a.sent(1)
 			b.received(1)
@@ -95,7 +95,7 @@ var lengths = []*Scenario{
 	{Name: "row14/large-too-long", run: func(p *program) { tooLong(p, 30000, 30001) }},
 }
 
-// tooLong sends a message of n bytes to a receive of less, with another message behind it.
+// tooLong sends a message of n bytes to a shorter receive, followed by another message.
 func tooLong(p *program, room, n int) {
 	a, b := p.pair(config{})
 	b.recv(1, 0, room)

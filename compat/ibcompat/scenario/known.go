@@ -12,16 +12,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// exception is a difference that is known: on devices of a driver, with some kernels, a program
-// sees something else in a scenario than on other fabrics. docs/semantics.md has each of them, and
-// what a program can do.
+// exception is a known difference: on the devices of a driver, with certain kernels, a program
+// observes something else than on other fabrics. docs/semantics.md lists each one and what a
+// program can do about it.
 type exception struct {
 	scenario string
 	driver   string // "rxe"
-	vendorID uint32 // of its devices
-	kernel   string // the first version of Linux that has it, "6.12"
-	what     string // what a program sees there
-	// instead reports whether here is what the device has in place of usual.
+	vendorID uint32 // of the driver's devices
+	kernel   string // first version of Linux with the difference, "6.12"
+	what     string // what a program observes
+	// instead reports whether the event here is the device's known replacement for usual.
 	instead func(usual, here Event) bool
 }
 
@@ -32,20 +32,20 @@ var exceptions = []*exception{
 	{scenario: "row20/bad-source", driver: "rxe", vendorID: vendorRXE, kernel: "6.12",
 		what: "if a request fails because its own source is wrong, those before it that are not confirmed yet are flushed with it, though " +
 			"they arrive; on other fabrics they succeed",
-		// Which of them are confirmed already is a matter of chance, so all may be as usual.
+		// Which of them are already confirmed is a matter of chance, so there may be no difference.
 		instead: func(usual, here Event) bool {
 			flushed := Event{End: "active", Kind: "sent", ID: usual.ID, Status: verbs.WCWRFlushErr.String()}
 			return usual.End == flushed.End && usual.Kind == flushed.Kind && here == flushed
 		}},
 }
 
-// text names the driver, its kernels and the difference.
+// text returns the driver, its kernels and the difference.
 func (x *exception) text() string {
 	return fmt.Sprintf("%s of Linux %s and later: %s", x.driver, x.kernel, x.what)
 }
 
-// kernelRelease is the version of Linux on this host, as uname(2) has it; "" elsewhere. A variable
-// for tests.
+// kernelRelease returns the version of Linux on this host in the format of uname(2), or ""
+// elsewhere. It is a variable for tests.
 var kernelRelease = func() string {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -54,7 +54,7 @@ var kernelRelease = func() string {
 	return strings.TrimSpace(string(release))
 }
 
-// exception is the one for this scenario on a fabric, nil if there is none.
+// exception returns the exception that applies to this scenario on a fabric, or nil.
 func (s *Scenario) exception(f Fabric) (*exception, error) {
 	for _, x := range exceptions {
 		if x.scenario != s.Name || !atLeast(kernelRelease(), x.kernel) {
@@ -69,8 +69,7 @@ func (s *Scenario) exception(f Fabric) (*exception, error) {
 	return nil, nil
 }
 
-// drives reports whether a device, or the one that it wraps, is one of the kernel's with that
-// driver.
+// drives reports whether a device, or the device it wraps, is a kernel device with that driver.
 func (x *exception) drives(dev *verbs.Device) (is bool, err error) {
 	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); !kernel {
 		return false, nil
@@ -84,7 +83,7 @@ func (x *exception) drives(dev *verbs.Device) (is bool, err error) {
 	return attr.VendorID == x.vendorID, err
 }
 
-// atLeast compares two versions, of which the first may have more behind its first two numbers, as
+// atLeast compares two versions. The first may continue after its second number, as in
 // 6.12.73-1-amd64.
 func atLeast(release, version string) bool {
 	major, minor := numbers(release)
@@ -103,7 +102,7 @@ func numbers(version string) (major, minor int) {
 	return major, minor
 }
 
-// explains reports whether a trace of the device differs from the usual one only as is known.
+// explains reports whether a trace of the device differs from the usual one only in the known way.
 func (x *exception) explains(usual, here Trace) bool {
 	if len(usual) != len(here) {
 		return false

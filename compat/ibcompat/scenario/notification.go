@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Row 12: events, for solicited completions only.
+// Row 12: completion events, all or solicited only.
 var notification = []*Scenario{
 	{Name: "row12/solicited", run: func(p *program) {
 		a, b := p.pair(config{channels: true})
@@ -52,7 +52,7 @@ var notification = []*Scenario{
 		a.sent(1)
 	}},
 	{Name: "row12/failure", run: func(p *program) {
-		// A completion that failed is solicited.
+		// A failed completion is solicited.
 		a, b := p.pair(config{channels: true})
 		b.recv(1, 0, 64)
 		b.called("ReqNotify", 0, b.rcq.ReqNotify(true))
@@ -62,7 +62,8 @@ var notification = []*Scenario{
 	}},
 }
 
-// event waits for an event of the receives, if there is to be one, and adds whether there was.
+// event waits for a completion event of the receives, or a short time if none is expected, and adds
+// the outcome to the trace.
 func (e *end) event(want bool) {
 	limit := Limit / 2
 	if !want {
@@ -78,7 +79,7 @@ func (e *end) event(want bool) {
 	e.called("CompChannel.Wait", 0, err)
 }
 
-// Row 18: Send with Invalidate, and 64-bit immediates, which not every fabric has.
+// Row 18: Send with Invalidate and 64-bit immediates, which not every fabric supports.
 var queues = []*Scenario{
 	{Name: "row18/send-inv",
 		Reduced: "that a Send with Invalidate is either supported or refused, and that nothing is sent if it is refused", run: func(p *program) {

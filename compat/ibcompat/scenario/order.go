@@ -4,8 +4,8 @@ package scenario
 
 import "github.com/goverbs/goverbs/verbs"
 
-// Row 8: in which order requests take effect. Row 13: the fence. Row 15: completions in the order
-// of posting.
+// Row 8: the order in which requests take effect. Row 13: the fence. Row 15: completions arrive in
+// posting order.
 var order = []*Scenario{
 	{Name: "row08/one-after-the-other", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -30,7 +30,7 @@ var order = []*Scenario{
 		}
 	}},
 	{Name: "row08/write-behind-read", run: func(p *program) {
-		// Without the fence the Read could see what the Write stores.
+		// Without the fence the Read could return what the Write stores.
 		a, b := p.pair(config{})
 		b.fill(0, 16<<10, 1)
 		a.fill(0, 16<<10, 2)
@@ -107,7 +107,7 @@ var order = []*Scenario{
 		b.received(1)
 	}},
 	{Name: "row15/unsignalled-fail", run: func(p *program) {
-		// What fails has a completion, signalled or not.
+		// A failed request has a completion, signaled or not.
 		a, b := p.pair(config{})
 		a.post(quiet(verbs.Read(b.wrongKey(0), a.sge(0, 8))), quiet(verbs.Write(b.remote(0), a.sge(0, 8))),
 			quiet(verbs.Send(a.sge(0, 8))))

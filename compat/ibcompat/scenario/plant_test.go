@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// liar is a device that forwards everything, and changes one thing.
+// liar is a device that forwards everything and changes one thing.
 type liar struct {
 	verbs.ProviderDevice
 	lie lie
@@ -22,13 +22,13 @@ type liar struct {
 
 // lie is what a liar changes; nil functions change nothing.
 type lie struct {
-	poll func(wcs []verbs.WC)                              // completions that are returned
-	post func(n int, err error) (int, error)               // what PostSend returns
-	recv func(n int, err error) (int, error)               // what PostRecv returns
-	send func(wrs []verbs.SendWR) (changed []verbs.SendWR) // what is posted
+	poll func(wcs []verbs.WC)                              // completions returned
+	post func(n int, err error) (int, error)               // results of PostSend
+	recv func(n int, err error) (int, error)               // results of PostRecv
+	send func(wrs []verbs.SendWR) (changed []verbs.SendWR) // requests posted
 }
 
-// Unwrap has the connection manager.
+// Unwrap gives access to the connection manager.
 func (d liar) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
 
 func (d liar) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
@@ -119,8 +119,8 @@ func planted(t *testing.T, honest Fabric, l lie) Fabric {
 	return Fabric{Name: "liar", Active: dev, Passive: dev, Listen: honest.Listen}
 }
 
-// TestPlanted: a difference in any one thing that a program sees is found, and without one there is
-// none.
+// TestPlanted checks that a difference in any single thing that a program observes is found, and
+// that none is reported otherwise.
 func TestPlanted(t *testing.T) {
 	once := func(f func(wc *verbs.WC) bool) func([]verbs.WC) {
 		done := false

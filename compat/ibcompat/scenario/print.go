@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// facts has the rules of package internal/show.
+// facts follows the rules of package internal/show.
 func (s *Scenario) facts() show.Facts {
 	if s == nil || s.Name == "" {
 		return show.None("Scenario")
@@ -17,10 +17,10 @@ func (s *Scenario) facts() show.Facts {
 	return show.Of("Scenario", slog.String("name", s.Name), slog.String("reduced", s.Reduced))
 }
 
-// Format implements fmt.Formatter: the text of String, with every verb.
+// Format implements fmt.Formatter. Every verb formats the text of String.
 func (s *Scenario) Format(f fmt.State, verb rune) { s.facts().Format(f, verb) }
 
-// String shows the Scenario in one line.
+// String returns the Scenario in one line.
 func (s *Scenario) String() string { return s.facts().String() }
 
 // LogValue implements slog.LogValuer.

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// program is a scenario on a fabric. Its methods, and those of its ends, are the calls that a
-// scenario is made of: they add what they see to the trace. One goroutine runs it.
+// program is a scenario running on a fabric. A scenario is written in terms of its methods and
+// those of its ends, which record what they observe in the trace. A single goroutine runs it.
 type program struct {
 	ctx    context.Context
 	fabric Fabric
@@ -26,7 +26,7 @@ type program struct {
 	ln     *cm.Listener
 }
 
-// host has what all ends of a side share.
+// host holds what all ends of a side share.
 type host struct {
 	vctx *verbs.Context
 	pd   *verbs.PD
@@ -34,16 +34,16 @@ type host struct {
 
 func (p *program) add(e Event) { p.trace = append(p.trace, e) }
 
-// fact adds what a scenario has found out by itself.
+// fact adds a finding of the scenario itself to the trace.
 func (p *program) fact(name string, format string, args ...any) {
 	p.add(Event{End: "both", Kind: "fact", Name: name, Data: fmt.Sprintf(format, args...)})
 }
 
-// close closes everything, without a trace.
+// close closes everything without tracing it.
 func (p *program) close() (err error) {
 	for _, e := range p.ends {
 		if e.id != nil {
-			_ = e.id.Close() // what can be seen of the end is in the trace
+			_ = e.id.Close() // the trace already has what is visible of the end
 		}
 	}
 	err = p.ln.Close()
@@ -55,42 +55,42 @@ func (p *program) close() (err error) {
 	return err
 }
 
-// config is how the ends of a pair are made; zero = the defaults.
+// config configures the ends of a pair; zero values are the defaults.
 type config struct {
-	memory   int // bytes (64 KiB)
+	memory   int // in bytes (0 = 64 KiB)
 	cap      verbs.QPCap
-	channels bool // the CQs have channels of their own, for end.event
+	channels bool // give the receive CQs channels of their own, for end.event
 	active   cm.ConnParam
 	passive  cm.ConnParam
-	before   func(a, b *end) // runs when both QPs are in INIT
+	before   func(a, b *end) // called when both QPs are in INIT
 }
 
-// rights are those of the memory of an end.
+// rights are the access rights of each end's memory.
 const rights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// end is one end of a pair. Sends and receives complete into CQs of their own, so that the order in
-// each is fixed.
+// end is one end of a pair. Sends and receives complete into separate CQs, so that the order in
+// each is deterministic.
 type end struct {
 	*program
 	host
 	name     string
 	mr       *verbs.MR
 	scq, rcq *verbs.CQ
-	ch       *verbs.CompChannel // of rcq, nil = its own
+	ch       *verbs.CompChannel // of rcq; nil = created by the CQ itself
 	qp       *verbs.QP
 	id       *cm.ID
 	peer     *end
-	tries    uint8 // retry_cnt of a QP by hand (0 = 7)
+	tries    uint8 // retry_cnt of a QP brought up manually (0 = 7)
 }
 
-// pair makes two connected ends.
+// pair returns two connected ends.
 func (p *program) pair(cfg config) (a, b *end) {
 	a, b = p.unconnected(cfg)
 	must(a.connect(b, cfg))
 	return a, b
 }
 
-// unconnected makes two ends whose QPs are in RESET.
+// unconnected returns two ends whose QPs are in RESET.
 func (p *program) unconnected(cfg config) (a, b *end) {
 	n := ""
 	if len(p.ends) > 0 {
@@ -143,7 +143,7 @@ func (e *end) newQP(cap verbs.QPCap) {
 	must(err)
 }
 
-// listen makes the listener of the passive ends.
+// listen opens the listener of the passive ends.
 func (p *program) listen(b *end) {
 	if p.ln == nil {
 		var err error
@@ -157,14 +157,14 @@ func (p *program) listen(b *end) {
 	}
 }
 
-// resolve finds the way to the listener.
+// resolve resolves the listener's address.
 func (a *end) resolve() {
 	var err error
 	a.id, err = cm.Resolve(a.ctx, a.ln.Addr().String(), cm.Config{Context: a.vctx, Source: a.fabric.Source})
 	must(err)
 }
 
-// connect connects two ends. The error is that of Connect or Accept.
+// connect connects two ends and returns the error of Connect or Accept.
 func (a *end) connect(b *end, cfg config) error {
 	a.listen(b)
 	a.resolve()
@@ -184,14 +184,14 @@ func (a *end) connect(b *end, cfg config) error {
 	return errors.Join(err, <-connected)
 }
 
-// sge is n bytes of the end's memory.
+// sge returns an element with n bytes of the end's memory.
 func (e *end) sge(off, n int) verbs.SGE {
 	s, err := e.mr.SGE(off, n)
 	must(err)
 	return s
 }
 
-// remote is the end's memory from off on, as the peer names it.
+// remote returns the end's memory from off on, as the peer addresses it.
 func (e *end) remote(off int) verbs.Remote {
 	r := e.mr.Remote()
 	return verbs.Remote{Addr: r.Addr + uint64(off), Length: r.Length - uint64(off), RKey: r.RKey}
@@ -200,7 +200,7 @@ func (e *end) remote(off int) verbs.Remote {
 // put stores text in the end's memory.
 func (e *end) put(off int, text string) { regmem.Place(e.mr.Bytes()[off:][:len(text)], []byte(text)) }
 
-// fill stores n bytes that differ, by seed, in the end's memory.
+// fill stores n varying bytes, which depend on seed, in the end's memory.
 func (e *end) fill(off, n int, seed byte) {
 	mem := e.mr.Bytes()[off:][:n]
 	var chunk [4096]byte
@@ -213,19 +213,19 @@ func (e *end) fill(off, n int, seed byte) {
 	}
 }
 
-// memory adds what is in the end's memory.
+// memory adds n bytes of the end's memory to the trace.
 func (e *end) memory(off, n int) {
 	b := make([]byte, n)
 	regmem.Fetch(b, e.mr.Bytes()[off:][:n])
 	e.add(Event{End: e.name, Kind: "memory", Name: strconv.Itoa(off), Data: data(b)})
 }
 
-// called adds what a call has returned.
+// called adds the result of a call to the trace.
 func (e *end) called(name string, n int, err error) {
 	e.add(Event{End: e.name, Kind: "call", Name: name, Count: n, Error: sentinel(err)})
 }
 
-// id numbers a request.
+// id sets the ID of a request.
 func id(n uint64, wr verbs.SendWR) verbs.SendWR {
 	wr.ID = n
 	return wr
@@ -237,13 +237,13 @@ func with(flags verbs.SendFlags, wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// quiet is a request without a completion.
+// quiet makes a request unsignaled.
 func quiet(wr verbs.SendWR) verbs.SendWR {
 	wr.Flags &^= verbs.SendSignaled
 	return wr
 }
 
-// post posts requests, which get the IDs from 1 on if they have none.
+// post posts requests. Those without an ID get consecutive IDs from 1 on.
 func (e *end) post(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		if wrs[i].ID == 0 {
@@ -254,7 +254,7 @@ func (e *end) post(wrs ...verbs.SendWR) {
 	e.called("PostSend", n, err)
 }
 
-// recv posts a receive with n bytes of memory at off, none if n is 0.
+// recv posts a receive with n bytes of memory at off, or without memory if n is 0.
 func (e *end) recv(wrID uint64, off, n int) {
 	wr := verbs.RecvWR{ID: wrID}
 	if n > 0 {
@@ -264,7 +264,7 @@ func (e *end) recv(wrID uint64, off, n int) {
 	e.called("PostRecv", k, err)
 }
 
-// sent and received add the next n completions.
+// sent and received add the next n completions to the trace.
 func (e *end) sent(n int)     { e.completions("sent", e.scq, n) }
 func (e *end) received(n int) { e.completions("received", e.rcq, n) }
 
@@ -280,7 +280,7 @@ func (e *end) next(kind string, cq *verbs.CQ) verbs.WC {
 	var wcs [1]verbs.WC
 	for {
 		n, err := 0, error(nil)
-		if e.ch != nil && cq == e.rcq { // CQ.Wait is for CQs with a channel of their own
+		if e.ch != nil && cq == e.rcq { // CQ.Wait needs a CQ created without Channel
 			if n, err = cq.Poll(wcs[:]); n == 0 && err == nil && e.ctx.Err() == nil {
 				time.Sleep(100 * time.Microsecond)
 				continue
@@ -301,7 +301,7 @@ func (e *end) next(kind string, cq *verbs.CQ) verbs.WC {
 	}
 }
 
-// completion is what of one is defined.
+// completion returns an event with the defined fields of a completion.
 func (e *end) completion(kind string, wc *verbs.WC) Event {
 	ev := Event{End: e.name, Kind: kind, ID: wc.ID, Status: wc.Status.String()}
 	if wc.Status != verbs.WCSuccess {
@@ -317,18 +317,18 @@ func (e *end) completion(kind string, wc *verbs.WC) Event {
 	return ev
 }
 
-// empty adds whether nothing has completed.
+// empty polls a CQ that should be empty, and adds the result to the trace.
 func (e *end) empty(kind string, cq *verbs.CQ) {
 	var wcs [1]verbs.WC
 	n, err := cq.Poll(wcs[:])
 	e.called("Poll "+kind, n, err)
 }
 
-// disconnect ends the connection from this end.
+// disconnect closes the connection from this end.
 func (e *end) disconnect() { e.called("Disconnect", 0, e.id.Disconnect()) }
 
-// ended waits for the end of the connection, and adds that it has ended. Why is fixed only if it
-// was a disconnect; see disconnected.
+// ended waits until the connection has ended, and adds that to the trace. The reason is
+// deterministic only for a disconnect; see disconnected.
 func (e *end) ended() {
 	select {
 	case <-e.id.Done():
@@ -339,14 +339,14 @@ func (e *end) ended() {
 	}
 }
 
-// disconnected waits for the end of the connection, which one of the ends has asked for, and adds
-// which.
+// disconnected waits until the connection has ended after a disconnect by either end, and adds the
+// reason.
 func (e *end) disconnected() {
 	e.ended()
 	e.called("Err", 0, e.id.Err())
 }
 
-// word is the 8 bytes at off as a number.
+// word returns the 8 bytes at off as a number.
 func (e *end) word(off int) uint64 {
 	var b [8]byte
 	regmem.Fetch(b[:], e.mr.Bytes()[off:][:8])
@@ -360,19 +360,19 @@ func (e *end) putWord(off int, v uint64) {
 	regmem.Place(e.mr.Bytes()[off:][:8], b[:])
 }
 
-// words adds numbers of the end's memory.
+// words adds 8-byte words of the end's memory to the trace.
 func (e *end) words(offs ...int) {
 	for _, off := range offs {
 		e.add(Event{End: e.name, Kind: "memory", Name: strconv.Itoa(off), Data: fmt.Sprintf("%#x", e.word(off))})
 	}
 }
 
-// wrongKey is the end's memory with a key that names no memory.
+// wrongKey returns the end's memory with an invalid key.
 func (e *end) wrongKey(off int) verbs.Remote {
 	r := e.remote(off)
 	r.RKey ^= 0x5a5a5a00
 	return r
 }
 
-// pause gives the other end time to do the wrong thing. A scenario has the same trace without it.
+// pause gives the other end time to misbehave. Without it a scenario has the same trace.
 func (p *program) pause() { time.Sleep(50 * time.Millisecond) }

@@ -15,24 +15,24 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Scenario is a program whose trace is the same on every fabric.
+// Scenario is a program with the same trace on every fabric.
 type Scenario struct {
 	Name string // "row04/write-imm"
-	// Reduced says what the trace has, and what not because it may happen in several orders ("" =
-	// it has everything).
+	// Reduced states what the trace contains, and what it omits because the order may vary ("" = it
+	// contains everything).
 	Reduced string
 
 	run func(p *program)
 }
 
-// Row is the number in the name.
+// Row returns the row number in the name.
 func (s *Scenario) Row() int {
 	row, _, _ := strings.Cut(strings.TrimPrefix(s.Name, "row"), "/")
 	n, _ := strconv.Atoi(row)
 	return n
 }
 
-// All lists the scenarios, by rows.
+// All returns the scenarios, ordered by row.
 func All() []*Scenario {
 	all := slices.Concat(waiting, confirmation, failures, immediates, atomics, order, elements, setup, notification,
 		lengths, queues, ends, access, byHand)
@@ -40,33 +40,33 @@ func All() []*Scenario {
 	return all
 }
 
-// Fabric is where a scenario runs: two devices, which may be the same, that reach each other.
+// Fabric is where a scenario runs: two devices, possibly the same one, that can reach each other.
 type Fabric struct {
 	Name            string // "usiw0+siw0"
 	Active, Passive *verbs.Device
-	Listen          string // where the passive end listens, "host:port" with port 0
+	Listen          string // listening address of the passive end, "host:port" with port 0
 
-	// Source is the address of the active end (zero = the route chooses it).
+	// Source is the address of the active end (zero = chosen by the route).
 	Source netip.AddrPort
-	// Host calls what opens the listener, in a network namespace for example (nil = it is called as
-	// it is).
+	// Host calls the function that opens the listener, for example in a network namespace (nil = it
+	// is called directly).
 	Host func(open func())
 }
 
-// address is the IP address of Listen.
+// address returns the IP address of Listen.
 func (f Fabric) address() netip.Addr {
 	at, err := netip.ParseAddrPort(f.Listen)
 	must(err)
 	return at.Addr()
 }
 
-// Limit is how long a scenario may take on a fabric. Three times 64 MiB take more than a minute on
-// an emulated processor that is not idle.
+// Limit is the maximum duration of a scenario on a fabric. Three transfers of 64 MiB take more than
+// a minute on a busy emulated processor.
 const Limit = 4 * time.Minute
 
-// Run runs the scenario. What does not happen within [Limit] is an event of its own, which ends the
-// trace. The error is about what is not the scenario's matter: a device that cannot be opened,
-// memory that cannot be registered.
+// Run runs the scenario. If something does not happen within [Limit], the trace ends with an event
+// that says so. The error reports failures unrelated to the scenario: a device that cannot be
+// opened, memory that cannot be registered.
 func (s *Scenario) Run(ctx context.Context, f Fabric) (t Trace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
@@ -85,10 +85,10 @@ func (s *Scenario) Run(ctx context.Context, f Fabric) (t Trace, err error) {
 		}
 	}()
 	s.run(p)
-	return nil, nil // see above
+	return nil, nil // set by the deferred function
 }
 
-// failure ends a program: err is what Run returns, nil if the trace has the reason.
+// failure ends a program. err is what Run returns, nil if the trace already shows the reason.
 type failure struct{ err error }
 
 // must ends the program if err is not nil.

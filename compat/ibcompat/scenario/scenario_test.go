@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// named returns a scenario.
+// named returns a scenario by name.
 func named(t *testing.T, name string) *Scenario {
 	t.Helper()
 	for _, s := range All() {
@@ -23,8 +23,8 @@ func named(t *testing.T, name string) *Scenario {
 	return nil
 }
 
-// TestNames: each of the 24 rows has at least two scenarios, one of what works and one of what must
-// not, and names are unique.
+// TestNames checks that each of the 24 rows has at least two scenarios, one that must work and one
+// that must not, and that names are unique.
 func TestNames(t *testing.T) {
 	rows, names := map[int]int{}, map[string]bool{}
 	for _, s := range All() {
@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestDiff: traces that differ in any field, in length or in order are told apart.
+// TestDiff checks that traces that differ in any field, in length or in order are distinguished.
 func TestDiff(t *testing.T) {
 	var base Event
 	fields := reflect.ValueOf(&base).Elem()
@@ -60,7 +60,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestNothingToCompare: what has not been compared is not equal.
+// TestNothingToCompare checks that without a comparison the result is not "equal".
 func TestNothingToCompare(t *testing.T) {
 	r, err := Compare(t.Context(), nil, nil, nil)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Row 10: who sends first. Row 11: private data.
+// Row 10: which end sends first. Row 11: private data.
 var setup = []*Scenario{
 	{Name: "row10/passive-first", run: func(p *program) {
 		a, b := p.pair(config{before: func(a, _ *end) { a.recv(1, 0, 64) }})
@@ -97,7 +97,7 @@ var setup = []*Scenario{
 	}},
 }
 
-// private adds private data.
+// private adds private data to the trace.
 func (e *end) private(b []byte) {
 	e.add(Event{End: e.name, Kind: "memory", Name: "private data", Count: len(b), Data: data(b)})
 }

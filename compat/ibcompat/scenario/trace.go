@@ -15,25 +15,25 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Event is one thing that a program has seen. Fields that do not belong to its kind are empty.
+// Event is a single observation of a program. Fields that do not apply to its kind are empty.
 type Event struct {
-	End  string `json:"end"`  // whose: "active", "passive", or of a further pair "active2" and so on
+	End  string `json:"end"`  // "active", "passive", or for a further pair "active2" and so on
 	Kind string `json:"kind"` // "call", "sent", "received", "memory", "fact"
 	Name string `json:"name,omitempty"`
 
-	Count int    `json:"count,omitempty"` // what a call has returned besides the error
-	Error string `json:"error,omitempty"` // the sentinel, "" = none
+	Count int    `json:"count,omitempty"` // result of a call in addition to the error
+	Error string `json:"error,omitempty"` // name of the sentinel; "" = no error
 
-	ID     uint64 `json:"id,omitempty"` // of completions: wr_id
+	ID     uint64 `json:"id,omitempty"` // of a completion: wr_id
 	Status string `json:"status,omitempty"`
 	Opcode string `json:"opcode,omitempty"`
 	Bytes  uint32 `json:"bytes,omitempty"`
 	Imm    string `json:"imm,omitempty"` // "" = none
 
-	Data string `json:"data,omitempty"` // memory, private data, facts: up to 64 bytes in hex, more as their SHA-256
+	Data string `json:"data,omitempty"` // memory, private data, facts: up to 64 bytes in hex, otherwise a SHA-256
 }
 
-// String has the event in a line.
+// String returns the event in one line.
 func (e Event) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.End, e.Kind)
@@ -68,10 +68,10 @@ func orNone(s string) string {
 	return s
 }
 
-// Trace is what a scenario has seen on a fabric, in the order of the program.
+// Trace is what a scenario observed on a fabric, in program order.
 type Trace []Event
 
-// Diff says where t and u differ first, "" if they do not.
+// Diff describes the first difference between t and u; "" if there is none.
 func (t Trace) Diff(u Trace) string {
 	for i := range max(len(t), len(u)) {
 		if i < len(t) && i < len(u) && t[i] == u[i] {
@@ -82,7 +82,7 @@ func (t Trace) Diff(u Trace) string {
 	return ""
 }
 
-// late reports whether the program has waited in vain.
+// late reports whether the program timed out.
 func (t Trace) late() bool { return t[len(t)-1].Error == sentinel(context.DeadlineExceeded) }
 
 func (t Trace) at(i int) string {
@@ -92,8 +92,8 @@ func (t Trace) at(i int) string {
 	return t[i].String()
 }
 
-// sentinels are the errors that programs ask for, by their names. The first one that matches is in
-// the trace.
+// sentinels are the errors that programs test for, and their names. The trace contains the first
+// match.
 var sentinels = []struct {
 	name string
 	err  error
@@ -104,7 +104,7 @@ var sentinels = []struct {
 	{"ErrClosed", verbs.ErrClosed}, {"EOF", io.EOF}, {"DeadlineExceeded", context.DeadlineExceeded},
 }
 
-// sentinel names what an error is.
+// sentinel returns the name of the sentinel that err matches.
 func sentinel(err error) string {
 	if err == nil {
 		return ""
@@ -121,7 +121,7 @@ func sentinel(err error) string {
 	return "another error"
 }
 
-// data is memory as it stands in an event.
+// data returns the representation of memory in an event.
 func data(b []byte) string {
 	if len(b) <= 64 {
 		return hex.EncodeToString(b)

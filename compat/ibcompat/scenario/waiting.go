@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Row 1: a Send for which no receive is posted waits, for as long as the receiver has said.
+// Row 1: a Send without a posted receive waits for as long as the receiver has configured.
 var waiting = []*Scenario{
 	{Name: "row01/rnr-wait", run: func(p *program) {
 		a, b := p.pair(config{})
@@ -24,7 +24,7 @@ var waiting = []*Scenario{
 	{Name: "row01/responses-flow", run: func(p *program) {
 		a, b := p.pair(config{})
 		a.put(0, "read me")
-		a.post(verbs.Send(a.sge(0, 7))) // it waits
+		a.post(verbs.Send(a.sge(0, 7))) // waits
 		p.pause()
 		b.post(verbs.Read(a.remote(0), b.sge(0, 7)))
 		b.sent(1)
@@ -34,8 +34,7 @@ var waiting = []*Scenario{
 		a.sent(1)
 	}},
 	{Name: "row01/queue-of-receives", run: func(p *program) {
-		// As many receives as there can be, many times over: no message is lost and none comes out
-		// of order.
+		// The queue of receives is filled many times: no message is lost or reordered.
 		const depth, rounds = 16, 8
 		queue := verbs.QPCap{MaxSendWR: 64, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1}
 		a, b := p.pair(config{cap: queue, before: func(_, b *end) {
@@ -57,7 +56,7 @@ var waiting = []*Scenario{
 		b.memory(0, 64*depth)
 	}},
 	{Name: "row01/rnr-exceeded", run: func(p *program) {
-		// The sender tries twice, about 0.6 ms apart: it is the receiver who says so.
+		// The sender tries twice, about 0.6 ms apart. The receiver sets both.
 		a, b := p.pair(config{passive: cm.ConnParam{RNRRetryCount: 1, MinRNRTimer: 12}})
 		a.post(verbs.Send(a.sge(0, 3)), verbs.Send(a.sge(4, 3)))
 		a.sent(2)

@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// execute executes an atomic of the peer on memory of this side, and returns the answer. It is
-// atomic against everything else that uses the word: other connections, the user-space RNIC, and
-// the processor.
+// execute performs the peer's atomic on local memory and returns the Answer. The operation is
+// atomic with respect to everything else that accesses the word: other connections, the user-space
+// RNIC, and the processor.
 func (q *qp) execute(a wire.AtomicRequest) wire.Header {
 	h := wire.Header{Kind: wire.Answer}
 	if q.access&verbs.AccessRemoteAtomic == 0 {

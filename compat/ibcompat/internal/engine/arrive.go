@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// completed takes a completion of the inner QP. The caller holds mu, and calls advance after it.
+// completed handles a completion of the inner QP. The caller holds mu and calls advance afterwards.
 func (q *qp) completed(wc *verbs.WC) {
 	if slot := uint32(wc.ID); slot&slotBit != 0 {
 		q.posted--
@@ -45,8 +45,8 @@ func (q *qp) completed(wc *verbs.WC) {
 // accepts reports whether requests of the peer are executed.
 func (q *qp) accepts() bool { return q.running() && !q.refusing && !q.gone() }
 
-// arrived takes what has arrived in a slot. An error is a fault of the peer, and nothing of the
-// message has been done then.
+// arrived handles a message in a slot. An error is a violation by the peer; the message then has no
+// effect.
 func (q *qp) arrived(slot int, wc *verbs.WC) error {
 	if wc.Opcode == verbs.WCRecvRDMAWithImm {
 		return q.immediateData(wc)
@@ -59,7 +59,7 @@ func (q *qp) arrived(slot int, wc *verbs.WC) error {
 	if err != nil {
 		return &ProtocolError{err}
 	}
-	// The adverts are looked at twice: once to know that all are right, and once to take them.
+	// The adverts are parsed twice: first to check them all, then to store them.
 	body, err := q.checkAdverts(&h, rest)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (q *qp) arrived(slot int, wc *verbs.WC) error {
 		q.owes, q.urgent = true, h.Kind == wire.Credit || h.Kind == wire.Part
 	}
 	if !q.accepts() && h.Kind != wire.Answer && h.Kind != wire.Bye && h.Kind != wire.Refused && h.Kind != wire.TooLong {
-		q.deaf = true // it is not taken: the peer flushes it
+		q.deaf = true // not taken: the peer flushes it
 		return nil
 	}
 	if !q.deaf && h.Kind != wire.TooLong {
@@ -107,13 +107,13 @@ func (q *qp) hello(b []byte) error {
 			q.hand.timer = nil
 		}
 	}
-	// until a Credit says something else
+	// until a Credit announces others
 	q.rights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 	q.full = q.ctx.full() && verbs.OpSet(h.Native)&oneSided == oneSided
 	return nil
 }
 
-// checkAdverts looks at the adverts of a message and returns what follows them.
+// checkAdverts checks the adverts of a message and returns what follows them.
 func (q *qp) checkAdverts(h *wire.Header, b []byte) ([]byte, error) {
 	if h.Adverts > 0 && h.First != q.known {
 		return nil, violation("advert %d where %d is next", h.First, q.known)
@@ -132,13 +132,13 @@ func (q *qp) checkAdverts(h *wire.Header, b []byte) ([]byte, error) {
 
 func (q *qp) takeAdverts(h *wire.Header, b []byte) {
 	for range h.Adverts {
-		b, _ = wire.ParseAdvert(b, &q.scratch) // it has been checked
+		b, _ = wire.ParseAdvert(b, &q.scratch) // already checked
 		q.adverts.add(&q.scratch)
 		q.known++
 	}
 }
 
-// checkKind looks whether a message is one that may come now.
+// checkKind checks whether a message of this kind is allowed now.
 func (q *qp) checkKind(h *wire.Header, body []byte) error {
 	var next *receive
 	switch h.Kind {
@@ -198,7 +198,7 @@ func (q *qp) checkKind(h *wire.Header, body []byte) error {
 	return nil
 }
 
-// take does what a message says, which has been checked.
+// take executes a message that has been checked.
 func (q *qp) take(h *wire.Header, body []byte) {
 	wc := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(h.Value)}
 	if h.Flags&wire.FlagImm != 0 {
@@ -233,7 +233,7 @@ func (q *qp) take(h *wire.Header, body []byte) {
 	case wire.Credit:
 		q.rights = verbs.AccessFlags(h.Value)
 	case wire.Atomic:
-		request, _ := wire.ParseAtomic(body) // it has been checked
+		request, _ := wire.ParseAtomic(body) // already checked
 		a := q.execute(request)
 		q.answers.Push(a)
 		q.refusing = a.Status != 0
@@ -258,7 +258,7 @@ func (q *qp) take(h *wire.Header, body []byte) {
 	}
 }
 
-// immediateData takes the immediate of a Write, which has no header.
+// immediateData handles the immediate of a Write, which carries no header.
 func (q *qp) immediateData(wc *verbs.WC) error {
 	switch {
 	case !q.heard || !q.full:
@@ -277,7 +277,7 @@ func (q *qp) immediateData(wc *verbs.WC) error {
 	return nil
 }
 
-// answered ends the oldest emulated atomic.
+// answered completes the oldest emulated atomic.
 func (q *qp) answered(h *wire.Header) {
 	for i := range q.next {
 		r := q.reqs.At(i)
@@ -291,7 +291,7 @@ func (q *qp) answered(h *wire.Header) {
 			q.fail(r.status)
 			return
 		}
-		if err := q.store(r, h.Value); err != nil { // the region has been closed in the meantime
+		if err := q.store(r, h.Value); err != nil { // the region was closed in the meantime
 			r.status, r.reason, r.refused = verbs.WCLocProtErr, err, true
 		}
 		return

@@ -11,13 +11,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// channel delivers completion events (verbs.ProviderCompChannel). A CQ is in its queue at most
-// once.
+// channel delivers completion events (verbs.ProviderCompChannel). A CQ is queued at most once.
 type channel struct {
 	ready  chan struct{} // holds a token while the queue is not empty
 	closed chan struct{}
 
-	mu    sync.Mutex // guards what follows; taken after a cq's mu
+	mu    sync.Mutex // guards queue; taken after a cq's mu
 	queue []*cq
 }
 
@@ -40,7 +39,7 @@ func (ch *channel) forget(c *cq) {
 	ch.queue = slices.DeleteFunc(ch.queue, func(o *cq) bool { return o == c })
 }
 
-// take removes the oldest event; nil if there is none.
+// take removes and returns the oldest event, or nil.
 func (ch *channel) take() *cq {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

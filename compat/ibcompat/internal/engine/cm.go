@@ -15,7 +15,7 @@ import (
 
 func greeting(private []byte) []byte { return (&wire.Greeting{Private: private}).Append(nil) }
 
-// below is the same for the inner context.
+// below returns the configuration for the inner context.
 func below(cfg cm.Config) (cm.Config, error) {
 	own, err := verbs.Own[*vcontext](cfg.Context.Provider())
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *device) Resolve(ctx context.Context, address string, cfg cm.Config) (cm
 	return &route{id}, nil
 }
 
-// route is a way to a peer (cm.Route).
+// route is a route to a peer (cm.Route).
 type route struct{ id *cm.ID }
 
 func (r *route) RemoteAddr() net.Addr { return r.id.RemoteAddr() }
@@ -81,14 +81,14 @@ func (r *route) Connect(ctx context.Context, handle *verbs.QP, param cm.ConnPara
 	}
 	if err != nil {
 		q.unmanaged(err)
-		_ = r.id.Disconnect() // the peer has accepted something else
+		_ = r.id.Disconnect() // the peer accepted something else
 		return nil, &PeerError{Reason: err}
 	}
 	return newConn(q, r.id, g.Private, true), nil
 }
 
-// refused is the error of a Connect that the peer has refused: its program, or its engine, or
-// something that is no engine.
+// refused translates the error of a Connect that was rejected: by the peer's program, by its
+// engine, or by something that is not an engine.
 func refused(err error) error {
 	var rejected *cm.RejectedError
 	if !errors.As(err, &rejected) {
@@ -104,14 +104,14 @@ func refused(err error) error {
 		cut.PrivateData = Delivered(g.Private)
 		return &cut
 	case len(cut.PrivateData) == 0:
-		cut.PrivateData = Delivered(nil) // nobody has seen the request
+		cut.PrivateData = Delivered(nil) // nothing received the request
 		return &cut
 	}
 	cut.PrivateData = Delivered(cut.PrivateData)
 	return &PeerError{Reason: errors.Join(bad, &cut)}
 }
 
-// prepare notes what the program wants of a connection, and returns the inner QP.
+// prepare records the program's connection parameters and returns the inner QP.
 func (q *qp) prepare(param cm.ConnParam) (*verbs.QP, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,8 +133,8 @@ func (q *qp) prepare(param cm.ConnParam) (*verbs.QP, error) {
 	return q.in, nil
 }
 
-// unmanaged notes that the connection manager has not connected the QP. If that has spoilt the
-// inner QP, as on kernel siw, the QP is in ERR at once, and not when its receives come back.
+// unmanaged records that the connection manager failed to connect the QP. If that broke the inner
+// QP, as with the kernel's siw, the QP is in ERR at once rather than when its receives are flushed.
 func (q *qp) unmanaged(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -145,7 +145,7 @@ func (q *qp) unmanaged(why error) {
 	}
 }
 
-// errByHand: the peer is a QP that was brought up by hand, which waits for another one.
+// errByHand reports that the peer is a QP brought up manually, which waits for another QP.
 var errByHand = errors.New("ibcompat: the peer's QP was brought up by hand")
 
 // conn is a connection (cm.ProviderConn).
@@ -168,15 +168,15 @@ func newConn(q *qp, id *cm.ID, private []byte, active bool) *conn {
 	return c
 }
 
-// watch waits for the end of the inner connection. It returns what is closed when the requests have
-// been flushed; nil = the QP is not in ERR.
+// watch waits until the inner connection ends. It returns a channel that is closed once the
+// requests are flushed, or nil if the QP is not in ERR.
 func (q *qp) watch(id *cm.ID) <-chan struct{} {
 	<-id.Done()
-	q.pump.work() // what has arrived before
+	q.pump.work() // completions that arrived before
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.id == id { // otherwise the QP has been reset
-		if errors.Is(q.cause, verbs.WCWRFlushErr) { // all that the device has said by itself
+	if q.id == id { // otherwise the QP was reset
+		if errors.Is(q.cause, verbs.WCWRFlushErr) { // the device reported no other reason
 			q.cause = endOf(id.Err())
 		}
 		if q.gone() && errors.Is(q.hand.gone, verbs.WCWRFlushErr) {
@@ -195,7 +195,7 @@ func (c *conn) Depths() (ord, ird int)     { return c.id.Depths() }
 func (c *conn) PeerDepths() (ord, ird int) { return c.id.PeerDepths() }
 func (c *conn) Done() <-chan struct{}      { return c.done }
 
-// Err returns the reason of the QP's end, as long as it has not been reset.
+// Err returns why the QP failed, unless it has been reset since.
 func (c *conn) Err() error {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -205,8 +205,7 @@ func (c *conn) Err() error {
 	return c.id.Err()
 }
 
-// leave ends the connection and returns a channel that is closed when the requests have been
-// flushed.
+// leave closes the connection and returns a channel that is closed once the requests are flushed.
 func (c *conn) leave(hurry bool) <-chan struct{} {
 	q := c.q
 	q.mu.Lock()
@@ -221,13 +220,13 @@ func (c *conn) leave(hurry bool) <-chan struct{} {
 	return q.flushed
 }
 
-// Disconnect ends the connection, and returns when the completions are in the CQs.
+// Disconnect closes the connection. When it returns, all completions are in the CQs.
 func (c *conn) Disconnect() error {
 	<-c.leave(false)
 	return nil
 }
 
-// CloseContext also waits for the end of the inner connection.
+// CloseContext also waits until the inner connection is closed.
 func (c *conn) CloseContext(ctx context.Context) error {
 	if ctx.Err() == nil {
 		select {
@@ -265,8 +264,8 @@ type listener struct{ ln *cm.Listener }
 func (l *listener) Addr() net.Addr { return l.ln.Addr() }
 func (l *listener) Close() error   { return l.ln.Close() }
 
-// Accept returns requests of other peers too: the program learns of them by the error of its
-// Accept.
+// Accept also returns requests of other kinds of peers, so that the program learns of them from the
+// error of its Accept.
 func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 	r, err := l.ln.Accept(ctx)
 	if err != nil {
@@ -283,7 +282,7 @@ func (l *listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 type asking struct {
 	r       *cm.Request
 	private []byte
-	bad     error // the peer is not an engine
+	bad     error // why the peer cannot be accepted; nil for an engine
 }
 
 func (r *asking) LocalAddr() net.Addr    { return r.r.LocalAddr() }
@@ -334,7 +333,7 @@ func (r *asking) Reject(data []byte) error {
 	return r.r.Reject(greeting(data))
 }
 
-// end refuses the request, which gets no other answer, and returns the reason.
+// end rejects the request on behalf of the engine and returns the reason.
 func (r *asking) end(reason error) error {
 	data := (&wire.Greeting{Flags: wire.FlagEngine}).Append(nil)
 	if r.bad != nil {

@@ -19,17 +19,16 @@ import (
 type vcontext struct {
 	dev    *device
 	in     *verbs.Context
-	native verbs.OpSet // what the inner device has of RFC 7306
-	sge    int         // elements of a request
-	// the inner device does not tell why a connection has ended, nor which request the peer has
-	// refused
+	native verbs.OpSet // operations of RFC 7306 that the inner device implements
+	sge    int         // maximum elements of a request
+	// the inner device reports neither why a connection ended nor which request the peer refused
 	silent bool
 	meet   *rendezvous
 
-	localSinks bool                 // a sink of a Read below needs no right of the peer's
-	opener     verbs.ProviderOpener // opens receives; nil = the inner device cannot
-	keyed      atomic.Int64         // keys of receives
-	segments   atomic.Int64         // places for segments of the peers' receives
+	localSinks bool                 // the sink of a Read on the inner device needs no remote right
+	opener     verbs.ProviderOpener // opens receives; nil if the inner device cannot
+	keyed      atomic.Int64         // keys of receives in use
+	segments   atomic.Int64         // capacity retained for segments of the peers' receives
 
 	ending sync.WaitGroup
 
@@ -39,14 +38,14 @@ type vcontext struct {
 	events *queue.Events[verbs.AsyncEvent]
 
 	mu     sync.Mutex              // guards owners
-	owners map[*verbs.QP]*verbs.QP // the program's handle of an inner QP
+	owners map[*verbs.QP]*verbs.QP // the program's handle for each inner QP
 }
 
 func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 	a, err := c.in.QueryDevice()
 	a.MaxQPWR = min(a.MaxQPWR, wire.MaxSlots)
 	if c.silent {
-		a.MaxQPWR = min(a.MaxQPWR, leastCQE/2) // its inner CQ may not grow
+		a.MaxQPWR = min(a.MaxQPWR, leastCQE/2) // the inner CQ cannot grow
 	}
 	a.MaxQPWR = max(0, a.MaxQPWR-c.ownSlots())
 	a.MaxSGE, a.MaxSGERd, a.MaxInlineData = c.sge, c.sge, mostInline
@@ -60,11 +59,12 @@ func (c *vcontext) QueryDevice() (verbs.DeviceAttr, error) {
 
 func (c *vcontext) Ops() verbs.OpSet { return operations }
 
-// Support implements ext.Supporter. What a connection does depends on the peer too: see the
-// function Support.
+// Support implements ext.Supporter. How a connection executes an operation also depends on the
+// peer: see the function Support.
 func (c *vcontext) Support(op verbs.Op) ext.Support { return support(op, c.native == oneSided) }
 
-// Support says how a QP of this package does an operation, and why; ok is false for other QPs.
+// Support returns how a QP of this package executes an operation, and why. ok is false for other
+// QPs.
 func Support(handle *verbs.QP, op verbs.Op) (s ext.Support, why string, ok bool) {
 	q, err := own(handle)
 	if err != nil {
@@ -98,7 +98,7 @@ func Support(handle *verbs.QP, op verbs.Op) (s ext.Support, why string, ok bool)
 	return s, fmt.Sprintf("%s has no %v, for which there are messages of the engine", name, op), true
 }
 
-// full reports whether the inner device has everything of RFC 7306 that is needed.
+// full reports whether the inner device implements all of RFC 7306 that the engine needs.
 func (c *vcontext) full() bool { return c.native == oneSided }
 
 func support(op verbs.Op, full bool) ext.Support {
@@ -111,15 +111,15 @@ func support(op verbs.Op, full bool) ext.Support {
 	return ext.Emulated
 }
 
-// translate passes on the events of the inner context.
+// translate forwards the events of the inner context.
 func (c *vcontext) translate() {
 	for {
 		ev, err := c.in.WaitEvent(context.Background())
 		if err != nil {
-			return // it is closed
+			return // closed
 		}
 		if ev.CQ != nil || ev.SRQ != nil {
-			continue // of an inner queue, whose overflow cannot be
+			continue // of an inner queue, which cannot overflow
 		}
 		if ev.QP != nil {
 			c.mu.Lock()
@@ -133,7 +133,7 @@ func (c *vcontext) translate() {
 	}
 }
 
-// own notes the program's handle of an inner QP; nil forgets it.
+// own records the program's handle for an inner QP; nil removes it.
 func (c *vcontext) own(in, owner *verbs.QP) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

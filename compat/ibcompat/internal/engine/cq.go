@@ -13,27 +13,27 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq is a completion queue (verbs.ProviderCQDriver). It has the completions of the program's
-// requests, all of which the engine makes. The inner completions are taken by a pump.
+// cq is a completion queue (verbs.ProviderCQDriver). It holds the completions of the program's
+// requests, all of which the engine generates. A pump polls the inner completions.
 type cq struct {
 	ctx   *vcontext
 	owner *verbs.CQ
 	ch    *channel
 	pump  *pump // of the QPs whose receives complete here
 
-	pumps atomic.Pointer[[]*pump] // of all QPs that complete here; changes under mu
+	pumps atomic.Pointer[[]*pump] // of all QPs that complete here; written under mu
 
-	mu       sync.Mutex // a leaf but for the channel's; guards what follows
+	mu       sync.Mutex // taken before a channel's mu only; guards the following
 	size     int
 	ring     queue.Ring[verbs.WC]
 	arm      queue.Arm
 	overflow bool
 	gone     bool
 	qps      map[*qp]struct{}
-	asleep   bool // a goroutine sleeps in the pump for this CQ; wake ends that
+	asleep   bool // a goroutine sleeps in a pump for this CQ; wake ends the sleep
 	wake     context.CancelFunc
 
-	nap struct { // the context of sleeps, used again while the program's is the same; guarded by the sleeper's turn
+	nap struct { // the context for sleeping, reused while the program's context is the same; guarded by the pump's seat
 		of, ctx context.Context
 		cancel  context.CancelFunc
 	}
@@ -66,7 +66,7 @@ func (c *cq) detach(q *qp) {
 	defer c.mu.Unlock()
 	delete(c.qps, q)
 	c.publish()
-	if c.asleep { // in the pump of that QP, which may have no others
+	if c.asleep { // in the pump of that QP, which may have lost its last QP
 		c.asleep = false
 		c.wake()
 	}
@@ -151,7 +151,7 @@ func (c *cq) Sleep(ctx context.Context, solicitedOnly bool) error {
 	return nil
 }
 
-// onlyPump is the pump of all QPs of the CQ, nil if they have several or there are none.
+// onlyPump returns the pump shared by all QPs of the CQ, or nil if there are none or several.
 func (c *cq) onlyPump() *pump {
 	if pumps := *c.pumps.Load(); len(pumps) == 1 {
 		return pumps[0]
@@ -159,7 +159,7 @@ func (c *cq) onlyPump() *pump {
 	return nil
 }
 
-// rest waits until there may be an event. If all QPs of the CQ have one pump, the goroutine waits
+// rest waits until there may be an event. If all QPs of the CQ share a pump, the goroutine waits
 // for the network in it; otherwise the pumps' own goroutines do.
 func (c *cq) rest(ctx context.Context) error {
 	p := c.onlyPump()
@@ -169,7 +169,7 @@ func (c *cq) rest(ctx context.Context) error {
 		p.call()
 		defer p.leave()
 	}
-	select { // most likely the seat is free, and this costs less than the select of everything
+	select { // the seat is usually free, and this is cheaper than the full select
 	case seat <- struct{}{}:
 	default:
 		select {
@@ -187,7 +187,7 @@ func (c *cq) rest(ctx context.Context) error {
 	return err
 }
 
-// sleepIn waits until there is something for the pump. The caller has the pump's seat.
+// sleepIn waits until the pump has something to do. The caller holds the pump's seat.
 func (c *cq) sleepIn(ctx context.Context, p *pump) error {
 	if err := p.arm(); err != nil {
 		return err
@@ -215,8 +215,8 @@ func (c *cq) sleepIn(ctx context.Context, p *pump) error {
 	return nil
 }
 
-// push adds a completion. solicited says that the peer asked for a completion event. The caller may
-// hold a qp's mu.
+// push adds a completion. solicited reports whether the peer requested a completion event. The
+// caller may hold a qp's mu.
 func (c *cq) push(wc *verbs.WC, solicited bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,39 +8,43 @@ import (
 	"time"
 )
 
-// debt is what a connection owes to its peer and may owe it for a moment: the answer to a question
-// that has come with a message, and news of receives. The program that takes the message most
-// likely posts a receive next, or sends a message of its own, which then carries both. So while
-// goroutines of the program take completions the debt waits:
+// debt is the delayed acknowledgement of a connection: the answer to a FlagAsk that came with a
+// message, and adverts of new receives. The program that got the message usually posts a receive
+// next or sends a message, which can carry both. So while goroutines of the program poll, the
+// acknowledgement is delayed:
 //
-//	none     something is owed                                  waiting; or paid at once: idle, in doubt, asked urgently
-//	waiting  a message goes out, for whatever reason            none
-//	waiting  the program polls and has sent nothing meanwhile   none, paid by a message of its own (pump.visit)
-//	waiting  a goroutine is about to sleep in the pump          none, paid (pump.sleep)
-//	waiting  the program stays away                             none, paid by the pump's goroutine after 1 to 2 restTime
+//	state    event                                           next
+//	none     something is to be acknowledged                 waiting; or sent at once if
+//	                                                         idle, in doubt or urgent
+//	waiting  any message is sent                             none
+//	waiting  the program polls and has sent nothing since    none, sent (pump.visit)
+//	waiting  a goroutine is about to sleep in the pump       none, sent (pump.sleep)
+//	waiting  the program stays away                          none, sent by the pump's
+//	                                                         goroutine in 1 to 2 restTime
 //
-// The last one is too long for a peer that waits. So when a debt has waited for longer than
-// patience, the next trust ones do not.
+// The last is too long for a peer that waits. So after an acknowledgement was delayed for longer
+// than patience, the next trust ones are sent at once.
 //
-// Invariants: a debt that waits is in the list of the pump. Who sets idle pays the list after that,
-// and who adds to the list looks at idle after that; so no debt waits while everybody sleeps.
+// Invariant: a waiting acknowledgement is in the pump's list. Whoever sets idle sends the list
+// afterwards, and whoever adds to the list checks idle afterwards, so none waits while every
+// goroutine sleeps.
 type debt struct {
 	waits  bool
 	listed bool // in the pump's list
-	paying bool // nothing waits now
+	paying bool // do not delay
 	since  int64
 	doubt  int
 }
 
-// Implementation constants of debts.
+// Implementation constants of delayed acknowledgements.
 const (
 	patience = 25 * time.Microsecond
 	trust    = 1024
 )
 
-// debts are the QPs of a pump that owe something, or did.
+// debts lists the QPs of a pump that may have a delayed acknowledgement.
 type debts struct {
-	idle atomic.Bool // no goroutine of the program comes soon; written by who has the seat
+	idle atomic.Bool // no goroutine of the program will poll soon; written by the holder of the seat
 	some atomic.Bool // the list is not empty
 
 	mu   sync.Mutex // guards list and free; a leaf
@@ -48,7 +52,7 @@ type debts struct {
 	free []*qp // memory for the next list
 }
 
-// postpones reports whether what is owed may wait now. The caller holds mu.
+// postpones reports whether an acknowledgement may be delayed now. The caller holds mu.
 func (q *qp) postpones() bool {
 	if q.paying || q.urgent || q.doubt > 0 || q.pump.idle.Load() {
 		return false
@@ -64,7 +68,7 @@ func (q *qp) postpones() bool {
 	return !q.pump.idle.Load()
 }
 
-// paid is called when a message goes out. The caller holds mu.
+// paid is called when a message is sent. The caller holds mu.
 func (q *qp) paid() {
 	switch {
 	case q.waits:
@@ -76,7 +80,7 @@ func (q *qp) paid() {
 	}
 }
 
-// pay pays the debt of a QP if it still has one.
+// pay sends the delayed acknowledgement of a QP, if it is still pending.
 func (q *qp) pay() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,7 +90,7 @@ func (q *qp) pay() {
 		q.advance()
 		q.paying = false
 	}
-	q.waits = false // what could not be said now becomes a debt again when it can be
+	q.waits = false // whatever could not be sent is delayed again when it can be
 }
 
 func (d *debts) add(q *qp) {
@@ -96,7 +100,7 @@ func (d *debts) add(q *qp) {
 	d.mu.Unlock()
 }
 
-// pay pays all debts. The caller holds no lock.
+// pay sends all delayed acknowledgements. The caller holds no lock.
 func (d *debts) pay() {
 	if !d.some.Load() {
 		return

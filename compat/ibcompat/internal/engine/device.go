@@ -8,18 +8,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config says how a device is wrapped.
+// Config configures the wrapping of a device.
 type Config struct {
-	Name    string // of the device that is made
-	Relaxed bool   // all requests are as with verbs.SendRelaxed
-	// the first of Ports ports, at one of which peers of QPs that are brought up by hand come; 0 =
-	// DefaultPort
+	Name    string // name of the new device
+	Relaxed bool   // treat every request as verbs.SendRelaxed
+	// first of the Ports TCP ports, one of which the device listens on for the peers of QPs that
+	// are brought up manually; 0 = DefaultPort
 	Port uint16
 
-	GuardMemory bool // memory of regions may go away: fragile.go
+	GuardMemory bool // registered memory may be unmapped by the program: fragile.go
 }
 
-// New returns a device with InfiniBand's semantics over an iWARP device.
+// New returns a device with InfiniBand semantics on top of an iWARP device.
 func New(in *verbs.Device, cfg Config) *verbs.Device {
 	if cfg.Port == 0 {
 		cfg.Port = DefaultPort
@@ -27,7 +27,7 @@ func New(in *verbs.Device, cfg Config) *verbs.Device {
 	return verbs.NewDevice(&device{in: in, cfg: cfg})
 }
 
-// device is verbs.ProviderDevice and cm.Provider.
+// device implements verbs.ProviderDevice and cm.Provider.
 type device struct {
 	in   *verbs.Device
 	cfg  Config
@@ -40,18 +40,18 @@ func (d *device) Info() verbs.DeviceInfo {
 	return info
 }
 
-// Unwrap tells what kind of device it is.
+// Unwrap exposes the inner device's abilities.
 func (d *device) Unwrap() verbs.ProviderDevice { return d.in.Provider() }
 
-// The operations of every device of this package, and those that a device needs for connections
-// without emulation.
+// The operations of every device of this package, and those that a device needs in order to use no
+// emulation.
 const (
 	operations = verbs.OpSet(1<<verbs.OpSend|1<<verbs.OpSendImm|1<<verbs.OpWrite|1<<verbs.OpWriteImm|1<<verbs.OpRead) |
 		ext.Atomics
 	oneSided = ext.Atomics | verbs.OpSet(1<<verbs.OpWriteImm)
 )
 
-// Implementation constants of QPs.
+// Implementation limits of QPs.
 const (
 	mostSGE    = 8   // elements of a request
 	mostInline = 256 // bytes of inline data
@@ -64,7 +64,7 @@ func (d *device) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
 	}
 	attr, err := in.QueryDevice()
 	if err != nil {
-		_ = in.Close() // the other error is the reason
+		_ = in.Close() // the first error is the reason
 		return nil, err
 	}
 	c := &vcontext{dev: d, in: in, native: in.Ops() & oneSided, sge: min(mostSGE, attr.MaxSGE-1),

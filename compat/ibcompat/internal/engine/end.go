@@ -12,13 +12,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The end of a connection. Whatever the reason, the QP goes to ERR at once. Each side sends a last
-// message, behind which nothing comes: Bye, or one that says what has failed (TooLong, Refused, an
-// Answer with a status). When this side's has been sent and the peer's has arrived, or the peer has
-// been waited for long enough, the inner connection is ended. Then nothing uses the memory of
-// requests any more, and they are flushed.
+// How a connection ends. Whatever the reason, the QP goes to ERR at once. Each side sends a last
+// message, after which it sends nothing: Bye, or a message that reports a failure (TooLong,
+// Refused, an Answer with a status). Once this side's has been sent and the peer's has arrived, or
+// the wait for the peer has timed out, the inner connection is closed. After that nothing uses the
+// memory of requests, and they are flushed.
 
-// errPeerEnded is the reason when the peer has ended the connection.
+// errPeerEnded is the cause when the peer closed the connection.
 var errPeerEnded = io.EOF
 
 // fail moves the QP to ERR. The caller holds mu.
@@ -42,14 +42,14 @@ func (q *qp) fail(cause error) {
 	q.ending.Go(q.end)
 }
 
-// broken notes that the inner QP has failed.
+// broken records that the inner QP failed.
 func (q *qp) broken(err error) {
 	q.dead = true
 	if q.state == verbs.QPStateErr {
 		return
 	}
 	if q.hand != nil && !q.heard {
-		return // it was an attempt
+		return // only an attempt to connect failed
 	}
 	cause := q.in.Err()
 	if cause == nil {
@@ -62,8 +62,8 @@ func (q *qp) broken(err error) {
 	}
 }
 
-// endOf is the reason for the end of a QP whose inner connection has ended for one. That is closed
-// also when the inner device is.
+// endOf translates the reason why the inner connection ended. ErrClosed can also mean that the
+// inner device was closed.
 func endOf(cause error) error {
 	if errors.Is(cause, verbs.ErrClosed) {
 		return verbs.EndDisconnect
@@ -71,15 +71,14 @@ func endOf(cause error) error {
 	return cause
 }
 
-// violated ends the connection with a peer that does not keep to the protocol, without another
-// word.
+// violated closes the connection without a last message, because the peer violated the protocol.
 func (q *qp) violated(err error) {
 	q.last, q.peerLast = true, true
 	q.fail(err)
 	q.rush()
 }
 
-// rush has the end of the connection wait for nothing more.
+// rush cuts short every wait while the connection closes.
 func (q *qp) rush() {
 	if !q.hurried {
 		q.hurried = true
@@ -87,8 +86,8 @@ func (q *qp) rush() {
 	}
 }
 
-// refuse ends the connection because the memory of the oldest receive is not good for a message
-// that has been counted already.
+// refuse closes the connection because the memory of the oldest receive cannot take a message,
+// which has already been counted.
 func (q *qp) refuse(reason error) {
 	q.got--
 	status := verbs.WCLocProtErr
@@ -101,7 +100,7 @@ func (q *qp) refuse(reason error) {
 	q.fail(reason)
 }
 
-// end ends the connection of a QP that is in ERR.
+// end closes the connection of a QP in ERR.
 func (q *qp) end() {
 	q.mu.Lock()
 	id, in, parted, hurry := q.id, q.in, q.parted, q.hurry
@@ -116,7 +115,7 @@ func (q *qp) end() {
 	case <-hurry:
 	}
 	if id != nil {
-		if dead { // a kernel flushes before it tells why, and after a Disconnect of ours it would be that
+		if dead { // a kernel flushes before it reports the reason, which a Disconnect of ours would replace
 			reason := time.NewTimer(reasonTimeout)
 			defer reason.Stop()
 			select {
@@ -125,13 +124,13 @@ func (q *qp) end() {
 			case <-hurry:
 			}
 		}
-		_ = id.Disconnect() // it may have ended
+		_ = id.Disconnect() // may have ended already
 	}
 	_ = in.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 	q.pump.work()
 }
 
-// settle goes on with the end of a QP in ERR. The caller holds mu.
+// settle continues to close the connection of a QP in ERR. The caller holds mu.
 func (q *qp) settle() {
 	early := !q.spoken || !q.heard && !q.active
 	if !q.apart && q.parted != nil && (q.dead || q.id == nil || early || q.peerLast && q.last && q.flight.Len() == 0) {
@@ -150,11 +149,11 @@ func (q *qp) settle() {
 	}
 }
 
-// accuse finds the request that the peer's device has refused, if no request has such a status of
-// its own. On iWARP a Write has completed when it was sent: it is the oldest that is not sure and
-// that matches the header which the Terminate quotes. Drivers of the kernel do not tell what a
-// Terminate says, nor that there was one; and siw sends none while it is sending something else.
-// Then it is the oldest one-sided request that is not sure when the peer has left without a last
+// accuse finds the request that the peer's device refused, if no request has an error status of its
+// own. On iWARP a Write completes when it is sent; the refused one is the oldest unconfirmed Write
+// that matches the header quoted in the Terminate. Kernel drivers report neither the contents of a
+// Terminate nor its arrival, and siw omits it while it is sending something else. There it is the
+// oldest unconfirmed one-sided request, provided that the peer closed the connection without a last
 // message.
 func (q *qp) accuse() {
 	if q.next == 0 || !q.dead {
@@ -190,15 +189,15 @@ func (q *qp) accuse() {
 
 func writes(op verbs.WROpcode) bool { return op == verbs.WRRDMAWrite || op == verbs.WRRDMAWriteWithImm }
 
-// The header of a tagged DDP segment (RFC 5041 section 4.2): control, key and offset.
+// The header of a tagged DDP segment (RFC 5041 section 4.2): control, STag and offset.
 const (
 	taggedBit = 1 << 7
 	taggedLen = 14
 )
 
-// refusal is the status of a request that the peer's device has refused with one. InfiniBand tells
-// whether it was the QP that did not allow it; and what is wrong with a receive is an error of the
-// peer's.
+// refusal returns the status of a request that the peer's device refused with the given one.
+// InfiniBand distinguishes a right that the QP lacks, and reports a bad receive as a remote
+// operation error.
 func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
 	switch {
 	case status != verbs.WCRemAccessErr:
@@ -211,16 +210,16 @@ func (q *qp) refusal(status verbs.WCStatus, op verbs.WROpcode) verbs.WCStatus {
 	return status
 }
 
-// flush completes everything. One request at most has failed with a status of its own: the first,
-// and none that has not been issued, unless it has waited for the peer in vain (unanswered). If the
-// peer has refused it, those before it have been executed: iWARP keeps the order.
+// flush completes all requests. At most one has an error status of its own: the first that failed,
+// which must have been issued unless it waited for the peer in vain (unanswered). If the peer
+// refused it, those before it were executed, because iWARP preserves order.
 func (q *qp) flush() {
 	q.accuse()
 	if q.hand != nil && q.hand.exceeded != nil {
 		q.unanswered()
-		q.hand.exceeded = nil // what is posted later is flushed
+		q.hand.exceeded = nil // requests posted later are flushed
 	}
-	before := 0 // so many requests stand before one that the peer has refused
+	before := 0 // requests that precede the one that the peer refused
 	for i := range q.begun() {
 		if r := q.reqs.At(i); r.status != verbs.WCSuccess {
 			if r.remote {
@@ -257,7 +256,7 @@ func (q *qp) flush() {
 	q.adverts.Clear()
 }
 
-// blame is why a request has failed.
+// blame records why a request failed.
 type blame struct {
 	id     uint64
 	status verbs.WCStatus

@@ -8,13 +8,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ProtocolError says that the peer has not kept to the protocol of the engine. It ends the
-// connection; nothing of the message that it is about has been done.
+// ProtocolError reports that the peer violated the engine's protocol. It ends the connection; the
+// offending message has no effect.
 type ProtocolError struct {
 	Reason error // what was wrong
 }
 
-// Error names what was wrong.
+// Error returns what was wrong.
 func (e *ProtocolError) Error() string {
 	return "ibcompat: protocol error of the peer: " + e.Reason.Error()
 }
@@ -25,14 +25,14 @@ func (e *ProtocolError) Unwrap() error { return e.Reason }
 // violation returns a *ProtocolError.
 func violation(format string, args ...any) error { return &ProtocolError{fmt.Errorf(format, args...)} }
 
-// PeerError says that there can be no connection with a peer: it is not an ib: device, or one of
+// PeerError reports that no connection with the peer is possible: it is not an ib: device, or has
 // another version.
 type PeerError struct {
 	Reason error
-	Remote bool // the peer says so
+	Remote bool // reported by the peer
 }
 
-// Error says who found what.
+// Error returns the reason, and whether the peer reported it.
 func (e *PeerError) Error() string {
 	if e.Remote {
 		return "ibcompat: the peer refuses this device: " + e.Reason.Error()

@@ -7,9 +7,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Memory of a region may go away if Config.GuardMemory says so, as on package usiw's devices. All
-// that the engine does with registered memory is in this file. The caller has found mem, and holds
-// the region's mu for reading; these release it. Their error is that of a key that is not valid.
+// With Config.GuardMemory the program may unmap registered memory at any time, as on package usiw's
+// devices. Every access of the engine to registered memory is in this file. The caller has obtained
+// mem and holds the region's mu for reading; these methods release it. If the memory is gone they
+// return the error for an invalid key.
 
 // place writes data to memory of the region.
 func (m *mr) place(mem, data []byte) *verbs.AccessError {
@@ -31,7 +32,7 @@ func (m *mr) fetch(b, mem []byte) *verbs.AccessError {
 	return m.used(mem, regmem.Guard(mem, func() { regmem.Fetch(b, mem) }))
 }
 
-// change performs an atomic operation, which returns the original value.
+// change performs an atomic operation and returns the original value.
 func (m *mr) change(mem []byte, operation func([]byte) uint64) (v uint64, err *verbs.AccessError) {
 	defer m.mu.RUnlock()
 	if !m.fragile {
@@ -41,7 +42,7 @@ func (m *mr) change(mem []byte, operation func([]byte) uint64) (v uint64, err *v
 	return v, err
 }
 
-// used ends the region if its memory is gone.
+// used invalidates the region if its memory is gone.
 func (m *mr) used(mem []byte, ok bool) *verbs.AccessError {
 	if ok {
 		return nil

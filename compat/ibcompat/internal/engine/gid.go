@@ -14,21 +14,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// gids is the GID table of a device, as RoCE has it: a row for each IP address of the device. A row
-// keeps its index as long as the address exists; then it is empty, and may get another one.
+// gids is the GID table of a device, laid out as for RoCE: one entry for each IP address of the
+// device. An entry keeps its index as long as the address exists. Then it is empty and may be
+// reused.
 type gids struct {
 	mu   sync.Mutex
 	rows []netdev.Address // at most mostRows
-	err  error            // why the addresses are not known
+	err  error            // why the addresses are unknown
 }
 
-// mostRows is how many rows sgid_index (8 bits) can name.
+// mostRows is how many entries sgid_index (8 bits) can address.
 const mostRows = 256
 
 // defaultPKey is the partition key of a device without partitions.
 const defaultPKey = 0xffff
 
-// addresses asks for the addresses of a device. The error Is verbs.ErrNotSupported if it has none.
+// addresses returns the addresses of a device. The error Is verbs.ErrNotSupported if it has none.
 func addresses(in *verbs.Context) ([]netdev.Address, error) {
 	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](in.Device().Provider()); kernel {
 		return kernelAddresses(in)
@@ -44,14 +45,14 @@ func addresses(in *verbs.Context) ([]netdev.Address, error) {
 	one := netdev.Address{IP: at.Unmap().WithZone("")}
 	for _, a := range all {
 		if a.IP == one.IP || a.IP.IsLoopback() && one.IP.IsLoopback() && one.NetDev == "" {
-			one.NetDev = a.NetDev // of 127.0.0.0/8 an interface has but one
+			one.NetDev = a.NetDev // an interface lists only one address of 127.0.0.0/8
 		}
 	}
 	return []netdev.Address{one}, nil
 }
 
-// hostOf returns the one address of a device; the zero Addr if it may have several. The error Is
-// verbs.ErrNotSupported if it has none.
+// hostOf returns the single address of a device, or the zero Addr if it may have several. The error
+// Is verbs.ErrNotSupported if it has none.
 func hostOf(in *verbs.Context) (at netip.Addr, err error) {
 	dev := in.Device()
 	if _, kernel := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider()); kernel {
@@ -65,7 +66,7 @@ func hostOf(in *verbs.Context) (at netip.Addr, err error) {
 	return at, fmt.Errorf("%w: GIDs: %s has no address of this host", verbs.ErrNotSupported, dev.Name())
 }
 
-// kernelAddresses lists the addresses of the network interfaces below a device of the kernel.
+// kernelAddresses returns the addresses of the network interfaces behind a kernel device.
 func kernelAddresses(in *verbs.Context) ([]netdev.Address, error) {
 	attr, err := in.QueryDevice()
 	if err != nil {
@@ -92,7 +93,7 @@ func kernelAddresses(in *verbs.Context) ([]netdev.Address, error) {
 	return all, nil
 }
 
-// order says where an address stands in a new table: those first that other hosts reach.
+// order ranks an address for a new table: addresses reachable from other hosts come first.
 func order(a netdev.Address) int {
 	rank := 0
 	switch {
@@ -107,7 +108,7 @@ func order(a netdev.Address) int {
 	return rank
 }
 
-// refresh brings the table up to date and returns its length, at least 1.
+// refresh updates the table and returns its length, at least 1.
 func (g *gids) refresh(in *verbs.Context) int {
 	now, err := addresses(in)
 	slices.SortStableFunc(now, func(a, b netdev.Address) int { return cmp.Compare(order(a), order(b)) })
@@ -134,7 +135,7 @@ func (g *gids) refresh(in *verbs.Context) int {
 	return max(1, len(g.rows))
 }
 
-// row returns a row that is not empty.
+// row returns a non-empty entry.
 func (g *gids) row(index int) (netdev.Address, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,8 +148,8 @@ func (g *gids) row(index int) (netdev.Address, error) {
 	return g.rows[index], nil
 }
 
-// QueryPort is the port of the inner device, with a GID table. Every look at the table begins here,
-// so that it is of now.
+// QueryPort returns the attributes of the inner port with the length of the GID table. Programs
+// query it before the table, so it refreshes the table.
 func (c *vcontext) QueryPort(port int) (verbs.PortAttr, error) {
 	a, err := c.in.QueryPort(port)
 	if err == nil {
@@ -173,7 +174,7 @@ func (c *vcontext) QueryPKey(int, int) (uint16, error) {
 	return defaultPKey, err
 }
 
-// zoned is an address with the zone in which it means something.
+// zoned returns the address with its IPv6 zone, if it is link-local.
 func zoned(a netdev.Address) netip.Addr {
 	if a.IP.IsLinkLocalUnicast() && a.IP.Is6() {
 		return a.IP.WithZone(a.NetDev)

@@ -18,59 +18,60 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// QPs that are brought up by hand: the program exchanges GIDs and numbers by itself and moves the
-// QP by Modify.
+// Manual bring-up: the program exchanges GIDs and QP numbers itself and moves the QP by Modify.
 //
 //	INIT  --Modify-->  RTR  --Modify-->  RTS  <--Modify-->  SQD
 //	                    |                 |
-//	                    +- calling or waiting, then connected, then perhaps gone: beside the state
+//	                    +- calling or waiting, then connected, perhaps gone, whatever the state
 //
-// Both QPs have a name, which is the GID and the number. From RTR on the one with the smaller name
-// calls the other one, again and again, and that one waits for it at its device's rendezvous.
-// Neither Modify waits for that. In RTR messages of the peer are taken already, as on InfiniBand;
-// in RTS requests are posted, and wait for the connection.
+// Each QP has a name, made of its GID and QP number. From RTR on, the QP with the smaller name
+// calls the other repeatedly, and the other waits for that call on its device's listener. Neither
+// Modify waits for the connection. In RTR messages of the peer are already taken, as on InfiniBand.
+// In RTS requests can be posted, and they wait for the connection.
 //
-// The rendezvous of the two, beside the state; it begins again at the top until it has come to the
-// end:
+// The two QPs go through the following states, independently of the QP state. They start over until
+// both have met:
 //
-//	           caller                                        waiter
-//	looking                                                  waits
-//	trial      calls after a pause: a Request with a Call;   has taken a call (claim): Accept runs, or has made the
-//	           the Reply has come, and it says hello         connection, and the caller's hello has not come
-//	met        the waiter's hello has come                   the caller's hello has come
+//	           caller                                  waiter
+//	looking    -                                       waits
+//	trial      calls after a pause: a Request with     accepted a call (claim): Accept is running
+//	           a Call. After the Reply it sends        or has made the connection; the caller's
+//	           its hello                               hello has not arrived
+//	met        the waiter's hello arrived              the caller's hello arrived
 //
-// A trial that ends is nothing but an attempt (try): its inner QP is replaced if it is spoilt, and
-// both look again. Only hellos have been sent by then, so nothing of the program's is lost or done
-// twice. Whoever has met stays so until the QP leaves RTR, RTS and SQD. If the caller's hello has
-// come and the waiter's has not when the connection breaks, the waiter takes the peer for gone.
+// A trial that fails is only an attempt (try): its inner QP is replaced if it was damaged, and both
+// look again. Up to then only hellos were sent, so nothing of the program's is lost or executed
+// twice. A QP that has met its peer stays so until it leaves RTR, RTS and SQD. If the connection
+// breaks after the caller's hello arrived but before the waiter's did, the waiter considers the
+// peer gone.
 //
-// Whom a waiter takes: the caller must name both QPs, call from the address of the peer's GID, and
-// know one PSN that this QP knows too. The programs have told each other the PSNs with which they
-// send: a QP knows the peer's from RTR on (rq_psn), and its own from RTS on (sq_psn). Two that are
-// both in RTR have none in common; they have nothing to say to each other either, and are connected
-// as soon as one is in RTS. One that is the same is enough: on InfiniBand a pair works in one
-// direction if the PSNs of that one match.
+// A waiter accepts only a caller that names both QPs, calls from the address of the peer's GID, and
+// knows a PSN that this QP also knows. The programs have exchanged their initial send PSNs: a QP
+// knows the peer's from RTR on (rq_psn), and its own from RTS on (sq_psn). Two QPs in RTR share
+// none, but they have nothing to exchange either, and connect as soon as one is in RTS. One match
+// suffices: on InfiniBand a pair works in one direction if the PSNs of that direction match.
 //
 // Invariants:
 //
-//   - Whoever does not know all that has one and the same refusal, whatever exists here and in
-//     whatever state. Refusing waits for nobody, so strangers do not keep the peer waiting.
-//   - At most one trial of a QP is under way. The peer calls once at a time; so a new call of its
-//     says that the trial is over on its side, and takes its place. Once met there is none.
-//   - A hello that is none, or anything else before it, ends the trial and not the QP.
+//   - A caller that does not know all this always gets the same refusal, whatever exists here and
+//     in whatever state. Refusing never blocks, so strangers cannot delay the peer.
+//   - A QP has at most one trial. The peer makes one call at a time, so a new call means that the
+//     peer has given up the trial, and it replaces the trial. Once the QPs have met there is none.
+//   - A malformed hello, or anything else in its place, ends the trial but not the QP.
 //
-// As on InfiniBand a QP learns only by its own requests that there is no peer: when the first has
-// waited as long as timeout and retry_cnt say (patience), it fails with WCRetryExcErr, the rest is
-// flushed, and QP.Err has a HandError. A QP without requests waits for ever. The end of the peer is
-// the same: a QP that has no requests then stays as it is, and fails with its next one.
+// As on InfiniBand, a QP detects only through its own requests that it has no peer. When the first
+// request has waited for the time that timeout and retry_cnt allow (patience), it fails with
+// WCRetryExcErr, the rest are flushed, and QP.Err returns a HandError. A QP without requests waits
+// indefinitely. The same holds when the peer closes: a QP without requests keeps its state and
+// fails with its next request.
 
-// Name is what a QP is called: the GID of its device and its number.
+// Name identifies a QP: the GID of its device and its QP number.
 type Name struct {
 	GID verbs.GID
 	QPN uint32
 }
 
-// String returns for example "10.0.0.1 QP 0x00012a".
+// String returns, for example, "10.0.0.1 QP 0x00012a".
 func (n Name) String() string { return fmt.Sprintf("%v QP 0x%06x", n.GID.Addr(), n.QPN) }
 
 // Reasons of a HandError.
@@ -80,12 +81,12 @@ var (
 	ErrNoAnswer   = errors.New("the address does not answer")
 )
 
-// HandError says why a QP that was brought up by hand has got no connection.
+// HandError reports why a QP that was brought up manually has no connection.
 type HandError struct {
 	Local, Remote Name
 	Reason        error         // ErrWrongQP, ErrPeerAbsent or ErrNoAnswer
-	After         time.Duration // how long it was tried
-	Cause         error         // what the last attempt has met with; nil = nothing
+	After         time.Duration // time spent trying
+	Cause         error         // error of the last attempt, or nil
 }
 
 // Error names both QPs and the reason.
@@ -105,40 +106,38 @@ func (e *HandError) Unwrap() []error {
 	return []error{e.Reason, e.Cause}
 }
 
-// hand is what belongs to one life of a QP by hand, from RTR to RESET. The mutable part is guarded
-// by the QP's mu.
+// hand is the manual bring-up of a QP, from RTR until RESET. The QP's mu guards the mutable part.
 type hand struct {
-	call     wire.Call // from this QP to the peer's, with the PSNs that it knows
+	call     wire.Call // from this QP to the peer's, with the known PSNs
 	from, to netdev.Address
-	attr     verbs.QPAttr // what the program has set from RTR on
+	attr     verbs.QPAttr // attributes set by the program from RTR on
 	dials    bool
 
-	ctx  context.Context // ends when the QP does not look for its peer any more
+	ctx  context.Context // done once the QP no longer looks for its peer
 	stop context.CancelFunc
 
-	why      miss   // what the last attempt has met with
-	trial    *trial // nil = none is under way
-	bad      error  // what the peer has said in place of its hello
-	told     bool   // the program has been told that a message has arrived in RTR
+	why      miss   // why the last attempt failed
+	trial    *trial // nil if there is none
+	bad      error  // the violation that arrived in place of the peer's hello
+	told     bool   // the program has been notified of a message that arrived in RTR
 	patience time.Duration
-	timer    *time.Timer   // runs while the first request waits for the connection; nil = not yet
-	left     int           // steps of patience that are left
-	last     *trial        // the one that was under way when there were none
-	again    chan struct{} // holds a token when a call is worth while at once
-	gone     error         // why there is no peer any more; nil = there is
-	// the first request that is not done is to fail with WCRetryExcErr, for this reason; nil = none
-	// is
+	timer    *time.Timer   // runs while the first request waits for the connection; nil = not started
+	left     int           // steps of patience left
+	last     *trial        // the trial in progress when left reached 0
+	again    chan struct{} // holds a token when it is worth calling again at once
+	gone     error         // why the peer is gone; nil = it is not
+	// why the first unfinished request is to fail with WCRetryExcErr; nil = it is not
 	exceeded error
-	lone     // of a QP that is its own peer
+	lone     // for a QP that is its own peer
 }
 
-// trial is a call that may become the connection of a QP: for the waiter since it has been taken,
-// for the caller since the end of the one before.
+// trial is a call that may become the connection of a QP. For the waiter it starts when the call is
+// accepted, for the caller when the previous trial ends.
 type trial struct {
-	ctx     context.Context // ends the trial
+	ctx     context.Context // done when the trial is to end
 	stop    context.CancelFunc
 	over    chan struct{} // closed when the QP has met its peer, or is free again
-	awaited bool          // another call waits for that
+	awaited bool          // another call waits for over
 }
 
 func (h *hand) newTrial() *trial {
@@ -147,7 +146,7 @@ func (h *hand) newTrial() *trial {
 	return t
 }
 
-// settled ends a trial, if it is still under way: the QP has met its peer, or is free again. The
+// settled ends a trial that is still in progress: the QP has met its peer, or is free again. The
 // caller holds mu.
 func (h *hand) settled(t *trial) {
 	if t != nil && h.trial == t {
@@ -156,23 +155,22 @@ func (h *hand) settled(t *trial) {
 	}
 }
 
-// spurn ends the trial of a QP because of what the peer has said in place of its hello. The caller
+// spurn ends the trial of a QP because the peer sent something other than a valid hello. The caller
 // holds mu.
 func (q *qp) spurn(err error) {
-	q.dead = true // nothing more of it is heard
+	q.dead = true // ignore whatever else it sends
 	q.hand.bad = err
 	if q.hand.trial != nil {
 		q.hand.trial.stop()
 	}
 }
 
-// leastPatience is how long a QP looks for its peer at least: a connection takes longer than an
-// acknowledgement on InfiniBand.
+// leastPatience is the minimum time for which a QP looks for its peer, because setting up a
+// connection takes longer than an acknowledgement on InfiniBand.
 const leastPatience = 4 * time.Second
 
-// patienceOf is how long InfiniBand tries: retry_cnt times more than once, and each time up to four
-// times 4.096 us times 2 to the power of timeout (InfiniBand Architecture volume 1, 9.7.6.1.3). 0 =
-// for ever.
+// patienceOf returns how long InfiniBand would retry: retry_cnt + 1 attempts, each of up to four
+// times 4.096 us * 2^timeout (InfiniBand Architecture volume 1, 9.7.6.1.3). 0 = indefinitely.
 func patienceOf(a *verbs.QPAttr) time.Duration {
 	if a.Timeout == 0 {
 		return 0
@@ -185,11 +183,10 @@ func (q *qp) running() bool {
 	return q.state == verbs.QPStateRTS || q.state == verbs.QPStateRTR || q.state == verbs.QPStateSQD
 }
 
-// gone reports whether the peer of a QP by hand has gone.
+// gone reports whether the peer of a QP brought up manually is gone.
 func (q *qp) gone() bool { return q.hand != nil && q.hand.gone != nil }
 
-// readyToReceive moves a QP from INIT to RTR. The caller holds mu, and has checked what CheckModify
-// does.
+// readyToReceive moves a QP from INIT to RTR. The caller holds mu and has called CheckModify.
 func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	h, err := q.newHand(attr)
 	if err != nil {
@@ -213,7 +210,7 @@ func (q *qp) readyToReceive(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return nil
 }
 
-// newHand checks where the peer is to be.
+// newHand checks the path to the peer.
 func (q *qp) newHand(attr *verbs.QPAttr) (*hand, error) {
 	if q.managed {
 		return nil, &verbs.StateError{State: q.state, Why: "a connection manager is connecting it"}
@@ -256,7 +253,7 @@ func (q *qp) newHand(attr *verbs.QPAttr) (*hand, error) {
 	return h, q.ctx.meet.err
 }
 
-// compareNames orders names: by GIDs, then by numbers.
+// compareNames orders names by GID, then by QP number.
 func compareNames(a, b wire.Name) int {
 	if c := netip.AddrFrom16(a.GID).Compare(netip.AddrFrom16(b.GID)); c != 0 {
 		return c
@@ -287,15 +284,15 @@ func (q *qp) readyToSend(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	}
 	h.patience = patienceOf(a)
 	h.call.FromPSN = wire.KnownPSN(a.SQPSN)
-	queue.Signal(h.again) // a peer in RTR could not know this QP before
+	queue.Signal(h.again) // a peer in RTR could not recognize this QP before
 	q.enter(verbs.QPStateRTS)
 	q.limitDepth()
 	q.advance()
 	return nil
 }
 
-// limitDepth sets how many Reads and atomics may be in progress. On InfiniBand that is not
-// negotiated; more than the peer answers at a time are not sent.
+// limitDepth sets how many Reads and atomics may be in progress. InfiniBand does not negotiate
+// this; here no more are sent than the peer can answer concurrently.
 func (q *qp) limitDepth() {
 	if q.id != nil {
 		q.ord, _ = q.id.Depths()
@@ -308,7 +305,7 @@ func (q *qp) limitDepth() {
 	}
 }
 
-// param is what the connection of a QP by hand is made with.
+// param returns the parameters for the connection of a QP brought up manually.
 func (h *hand) param(private wire.Call) cm.ConnParam {
 	p := cm.ConnParam{ResponderResources: h.attr.MaxDestRdAtomic,
 		PrivateData: (&wire.Greeting{Flags: wire.FlagHand, Private: private.Append(nil)}).Append(nil)}
@@ -318,10 +315,10 @@ func (h *hand) param(private wire.Call) cm.ConnParam {
 	return p
 }
 
-// miss is why an attempt has failed: the Reason and the Cause of a HandError.
+// miss is why an attempt failed: the Reason and the Cause of a HandError.
 type miss struct{ reason, cause error }
 
-// dial calls the peer until it answers, or the QP has no use for it any more.
+// dial calls the peer until they have met, or the QP no longer looks for it.
 func (q *qp) dial(h *hand) {
 	for gap := leastGap; ; gap = min(2*gap, longestGap) {
 		q.mu.Lock()
@@ -354,7 +351,7 @@ func (q *qp) dial(h *hand) {
 	}
 }
 
-// attempt calls the peer once. It returns an ID, or why there is none.
+// attempt calls the peer once. It returns an ID, or the reason why there is none.
 func (q *qp) attempt(h *hand) (*cm.ID, miss) {
 	port, ok := portOf(q.ctx.meet.base, h.call.To.QPN)
 	if !ok {
@@ -369,7 +366,7 @@ func (q *qp) attempt(h *hand) (*cm.ID, miss) {
 	in, call := q.in, h.call
 	q.mu.Unlock()
 	if err := id.Connect(h.ctx, in, h.param(call)); err != nil {
-		_ = id.Close() // the other error is the reason
+		_ = id.Close() // the first error is the reason
 		return nil, called(err)
 	}
 	g, err := wire.ParseGreeting(id.PrivateData())
@@ -392,14 +389,14 @@ func (q *qp) attempt(h *hand) (*cm.ID, miss) {
 
 func name(n wire.Name) Name { return Name{n.GID, n.QPN} }
 
-// called says what the error of a call means.
+// called interprets the error of a call.
 func called(err error) miss {
 	var rejected *cm.RejectedError
 	switch {
 	case errors.As(err, &rejected):
 		g, bad := wire.ParseGreeting(rejected.PrivateData)
 		if bad != nil || g.Flags&wire.FlagHand == 0 {
-			if len(rejected.PrivateData) == 0 { // nobody has seen the call
+			if len(rejected.PrivateData) == 0 { // nothing received the call
 				return miss{ErrPeerAbsent, err}
 			}
 			return miss{ErrWrongQP, &PeerError{Reason: wire.ErrNoGreeting}}
@@ -415,7 +412,7 @@ func called(err error) miss {
 	return miss{ErrNoAnswer, err}
 }
 
-// renew replaces the inner QP if an attempt has spoilt it.
+// renew replaces the inner QP if an attempt damaged it.
 func (q *qp) renew(h *hand) error {
 	q.mu.Lock()
 	in := q.in
@@ -426,7 +423,7 @@ func (q *qp) renew(h *hand) error {
 	q.renewing = true
 	q.mu.Unlock()
 	q.ctx.own(in, nil)
-	err := in.Close() // its slots are flushed, and a hello of ours
+	err := in.Close() // flushes its slots, and our hello if any
 	q.pump.work()
 	var fresh *verbs.QP
 	if err == nil {
@@ -463,7 +460,7 @@ func (q *qp) renew(h *hand) error {
 	return nil
 }
 
-// renewed is renew. It reports false if that has failed, and with it the QP.
+// renewed calls renew. It reports false if that failed, which fails the QP.
 func (q *qp) renewed(h *hand) bool {
 	err := q.renew(h)
 	if err == nil {
@@ -477,8 +474,8 @@ func (q *qp) renewed(h *hand) bool {
 	return false
 }
 
-// claim takes a QP for a call of its peer; nil if it cannot have one. A trial that is under way
-// ends before.
+// claim starts a trial for a call of the QP's peer. A trial in progress is ended first. It returns
+// nil and the refusal if the call cannot be accepted.
 func (q *qp) claim(h *hand) (*trial, wire.Refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -528,15 +525,14 @@ func (q *qp) meet(h *hand, t *trial, req *cm.Request) {
 	q.mu.Unlock()
 }
 
-// try uses the connection of a trial. It returns at the connection's end, and reports whether the
-// QP has done with its search: it has met its peer, or left. Otherwise the QP is free again; its
-// inner QP may be spoilt.
+// try uses the connection of a trial until it ends. It reports whether the search is over because
+// the QP met its peer or left. Otherwise the QP is free again, and its inner QP may be damaged.
 func (q *qp) try(h *hand, t *trial, id *cm.ID) (done bool) {
 	defer t.stop()
 	q.mu.Lock()
 	if q.hand != h || !q.running() {
 		q.mu.Unlock()
-		_ = id.Close() // the QP has left meanwhile
+		_ = id.Close() // the QP left in the meantime
 		return true
 	}
 	q.linked(id, h.dials)
@@ -553,12 +549,12 @@ func (q *qp) try(h *hand, t *trial, id *cm.ID) (done bool) {
 		}
 		<-id.Done()
 	}
-	q.pump.work() // what has arrived before
+	q.pump.work() // completions that arrived before
 	q.mu.Lock()
 	if !undecided() {
 		q.mu.Unlock()
 		q.watch(id)
-		_ = id.Close() // the end has its reason already
+		_ = id.Close() // the reason has already been recorded
 		return true
 	}
 	q.id = nil
@@ -570,12 +566,13 @@ func (q *qp) try(h *hand, t *trial, id *cm.ID) (done bool) {
 	return false
 }
 
-// await looks whether the first request of a QP by hand can still be done: it fails if the peer has
-// gone, and while it waits for the connection its time is counted. The caller holds mu.
+// await checks whether the first request of a QP brought up manually can still complete. The
+// request fails if the peer is gone; while it waits for a connection, its patience runs. The caller
+// holds mu.
 func (q *qp) await() {
 	h := q.hand
 	if h.gone != nil && q.state == verbs.QPStateRTS && q.reqs.Len() > 0 {
-		// What the peer has taken before is done when the device says so too.
+		// What the peer had taken is done, even if the device reports it later.
 		if q.dead || q.next == 0 || !q.sure(q.reqs.At(0), q.base) {
 			q.exceed(h.gone)
 		}
@@ -605,7 +602,7 @@ func (q *qp) await() {
 		switch {
 		case e.Reason != nil:
 		case h.dials:
-			e.Reason = ErrNoAnswer // the first call has not come back
+			e.Reason = ErrNoAnswer // the first call is still unanswered
 		default:
 			e.Reason = ErrPeerAbsent
 		}
@@ -614,12 +611,12 @@ func (q *qp) await() {
 	h.timer = timer
 }
 
-// Patience is counted in steps, in each of which this process has had its turn: adapters answer
-// however busy the machines are, engines do not. The attempt that is under way when it is used up
-// is waited for, as long as an answer may take.
+// Patience is counted in steps, each of which needs this process to be scheduled: unlike an
+// adapter, an engine does not answer when the machine is too busy. When patience runs out, the
+// attempt in progress is still awaited for as long as an answer may take.
 const patienceSteps = 16
 
-// rest ends the search for the peer.
+// rest stops the search for the peer.
 func (h *hand) rest() {
 	h.stop()
 	if h.timer != nil {
@@ -627,29 +624,28 @@ func (h *hand) rest() {
 	}
 }
 
-// exceed ends a QP by hand whose first request gets no acknowledgement.
+// exceed fails a QP brought up manually whose first request is not acknowledged.
 func (q *qp) exceed(cause error) {
 	q.hand.exceeded = fmt.Errorf("%w: %w", verbs.WCRetryExcErr, cause)
-	if t := new(verbs.TerminateError); errors.As(cause, &t) { // a request has been refused, see accuse
+	if t := new(verbs.TerminateError); errors.As(cause, &t) { // a request was refused, see accuse
 		q.fail(cause)
 		return
 	}
 	q.fail(q.hand.exceeded)
 }
 
-// lose notes that the peer of a QP by hand has gone. The caller holds mu.
+// lose records that the peer of a QP brought up manually is gone. The caller holds mu.
 func (q *qp) lose(cause error) {
 	if q.hand.gone == nil {
 		q.hand.gone = cause
 	}
 }
 
-// unanswered gives the first request that is not done the status of one that has not been
-// acknowledged.
+// unanswered sets the status of the first unfinished request to that of an unacknowledged one.
 func (q *qp) unanswered() {
 	for i := range q.begun() {
 		if q.reqs.At(i).status != verbs.WCSuccess {
-			return // it is known which one has failed
+			return // the failed request is known
 		}
 	}
 	for i := range q.reqs.Len() {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// peer is one end of a connection over an RNIC without RFC 7306: the engine, or a peer that says
+// peer is one end of a connection over an RNIC without RFC 7306: the engine, or a peer that sends
 // what a test wants.
 type peer struct {
 	*testing.T
@@ -52,10 +52,10 @@ func newPeer(t *testing.T, dev *verbs.Device) *peer {
 	return p
 }
 
-// newPeers connects a peer that says what it wants to an engine, and exchanges the hellos.
+// newPeers connects a raw peer to an engine and exchanges the hellos.
 func newPeers(t *testing.T) (raw, own *peer) { return newPeersOf(t, 60) }
 
-// newPeersOf is newPeers with a peer that says it has so many slots.
+// newPeersOf is newPeers with a raw peer that claims to have this many slots.
 func newPeersOf(t *testing.T, slots uint32) (raw, own *peer) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -89,11 +89,11 @@ func newPeersOf(t *testing.T, slots uint32) (raw, own *peer) {
 	h := wire.Hello{Segments: 4, RNRTimer: 1, RNRRetries: 7, SlotLen: slotLen, Slots: slots, Threshold: 4096,
 		Window: window, Parts: 4}
 	raw.say(h.Append(nil))
-	raw.hears(2) // the hello, and a Credit
+	raw.hears(2) // the hello and a Credit
 	return raw, own
 }
 
-// say sends messages in one go.
+// say sends messages in a single post.
 func (p *peer) say(msgs ...[]byte) {
 	p.Helper()
 	at := 60 * slotLen
@@ -126,14 +126,15 @@ func (p *peer) hears(n int) (hs []wire.Header) {
 	return hs
 }
 
-// TestLimits: as many atomics as the window may be under way, and one question. More end the
-// connection, also if they come before the engine could have answered any.
+// TestLimits checks that a peer may have as many atomics outstanding as the window allows, and one
+// request for an acknowledgement. More end the connection, even if they arrive before the engine
+// could answer any.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		n    int
 		msg  func(own *peer) []byte
-		why  string // "" = it is answered
+		why  string // "" = answered
 	}{
 		{"atomics", window, atomicOn, ""},
 		{"too many atomics", window + 1, atomicOn, "more than 16 atomics"},
@@ -148,8 +149,8 @@ func TestLimits(t *testing.T) {
 			for i := range msgs {
 				msgs[i] = c.msg(own)
 			}
-			// The engine takes nothing until the device below has all of it, as a Read behind it
-			// shows.
+			// The engine reads nothing until the inner device has received all of it, as a Read
+			// after it shows.
 			q.pump.turn.Lock()
 			raw.say(msgs...)
 			sge, err := raw.mr.SGE(61*slotLen, 8)

@@ -7,14 +7,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// advance does everything that can be done now. The caller holds mu.
+// advance makes all progress that is currently possible. The caller holds mu.
 func (q *qp) advance() {
 	if q.id != nil && !q.dead {
 		q.sayHello()
 		if q.gone() {
 			q.sayLast()
 		} else if q.running() && q.heard && q.spoken {
-			if q.tell { // the peer learns of changed rights before it gets what is posted behind
+			if q.tell { // the peer must learn of changed rights before it gets later requests
 				q.speak()
 			}
 			if !q.tell {
@@ -46,7 +46,7 @@ func (q *qp) advance() {
 	}
 }
 
-// sayHello sends the hello. The active side does so first: on iWARP the passive side must not.
+// sayHello sends the hello. The active side goes first: on iWARP the passive side must not.
 func (q *qp) sayHello() {
 	if q.spoken || q.last || !q.active && !q.heard || !q.running() {
 		return
@@ -58,7 +58,7 @@ func (q *qp) sayHello() {
 	q.piece(nil, 0, verbs.SendWR{Opcode: verbs.WRSend, SGL: q.keep(q.slots.sendSGE(slot, len(b)))}, slot)
 }
 
-// speak sends what this side owes to the peer, and what it wants to know.
+// speak sends pending answers and acknowledgements, and requests confirmation if needed.
 func (q *qp) speak() {
 	if q.last {
 		return
@@ -73,9 +73,9 @@ func (q *qp) speak() {
 		}
 	}
 	if q.reqs.Len() > q.cap.MaxSendWR/2 {
-		q.wantAll() // to get the places back of requests that the program does not wait for
+		q.wantAll() // to free the places of unsignaled requests
 	}
-	// behind the last message the answer is asked for, for all of them
+	// setting the flag on the last message covers all of them
 	if q.asked <= q.taken && q.tail >= 0 && q.unsure() {
 		wire.Ask(q.slots.sendBytes(q.tail)[:wire.HeaderLen])
 		q.asked = q.sent
@@ -94,14 +94,14 @@ func (q *qp) speak() {
 	}
 }
 
-// credit sends a question, with the rights of the QP and receives of which the peer does not know.
+// credit sends a message of its own with FlagAsk, the QP's access rights and new adverts.
 func (q *qp) credit() {
 	q.tell = false
 	q.say(nil, 0, wire.Header{Kind: wire.Credit, Flags: wire.FlagAsk, Value: uint64(uint32(q.access))}, nil, nil)
 }
 
-// short reports whether the peer knows of so few of the receives that it is to be told of more: of
-// none, or of half as many as it may.
+// short reports whether so few receives are advertised that the peer needs more: none, or at most
+// half of what it may hold.
 func (q *qp) short() bool {
 	untold := q.recvs.Len() - q.told
 	if untold == 0 || q.told == 0 {
@@ -114,11 +114,11 @@ func (q *qp) short() bool {
 	return min(untold, most-q.told) >= most/2
 }
 
-// maySpeak reports whether there is room for a message that is for no request. If not, the
-// completions of earlier ones make it.
+// maySpeak reports whether there is room for one of the engine's own messages. If not, completions
+// of earlier messages will make room.
 func (q *qp) maySpeak() bool { return len(q.slots.free) > 0 && q.flight.Len() < q.depth }
 
-// sayLast sends the last message of this side, unless it has been.
+// sayLast sends this side's last message, unless one was sent.
 func (q *qp) sayLast() {
 	if q.last || !q.spoken || !q.heard || !q.maySpeak() {
 		return
@@ -127,8 +127,8 @@ func (q *qp) sayLast() {
 	q.say(nil, 0, wire.Header{Kind: wire.Bye}, nil, nil)
 }
 
-// say sends a message: a header, receives of which the peer does not know, and a payload of ours or
-// of the program's memory. r is the request that it is for; nil = none.
+// say sends a message: a header, pending adverts, and a payload from the engine or from the
+// program's memory. r is the request that the message belongs to, or nil.
 func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl []verbs.SGE) {
 	q.sent++
 	q.paid()
@@ -139,7 +139,7 @@ func (q *qp) say(r *request, number uint64, h wire.Header, payload []byte, sgl [
 		h.Flags |= wire.FlagAck
 		q.owes, q.urgent = false, false
 	}
-	if h.Kind == wire.Part { // the sooner the answer comes, the sooner further Parts can go
+	if h.Kind == wire.Part { // the sooner it is acknowledged, the sooner further Parts can be sent
 		if q.want = max(q.want, q.sent); q.asked <= q.taken {
 			h.Flags |= wire.FlagAsk
 		}

@@ -11,47 +11,48 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A receive for a message that may be longer than a slot is opened when the peer is told of it, if
-// the device below can do that (verbs.ProviderOpener): each of its elements gets a key by which
-// this peer, on this QP, can write to these bytes.
+// openings manages the receives that the peer may write into. A receive for a message that may
+// exceed a slot is opened when it is advertised, if the inner device supports that
+// (verbs.ProviderOpener): each element gets a key that lets this peer, on this QP, write to these
+// bytes. A receive passes through three states:
 //
-//	posted  in recvs; the peer does not know of it, and can write nothing of it
-//	told    the peer has its advert. It is open, then it has keys; or it is not, then long messages for it come in Parts
-//	done    it leaves recvs, because a message has filled it, or because the connection is over and the QP is flushed
+//	posted  in recvs, not advertised: the peer cannot write any of it
+//	told    advertised. With keys it is open; without, long messages for it come in Parts
+//	done    leaves recvs: a message filled it, or the connection is over and the QP is flushed
 //
 // Invariants:
 //
-//   - The keys are valid before their advert is said, and invalid before the completion of their
-//     receive is in the CQ, whichever message has taken the receive, and before a region of it is
-//     closed. Opening and shutting are calls that wait for nobody: no request of the queue stands
-//     between, so there is none in progress when a connection ends.
-//   - No key is used twice, and none opens more than one element.
-//   - At most mostOpen receives of a QP are open, and the peer is not told of further ones
-//     meanwhile: it learns of them when others are done. It has been told of one at least, or there
-//     would be room; so it never waits for a receive that is there.
-//   - At most mostKeys keys of an open device are valid. Receives beyond that are told of without
-//     keys.
+//   - Keys are valid before their advert is sent. They are invalid before the completion of their
+//     receive is in the CQ, whichever message consumed the receive, and before any of its regions
+//     is closed. Opening and shutting never block: neither is a request in a queue, so none is in
+//     progress when a connection ends.
+//   - No key is used twice, and each opens exactly one element.
+//   - At most mostOpen receives of a QP are open. Further receives are not advertised until others
+//     are done. A peer that gets no further advert therefore already holds some, and never waits
+//     for a receive that exists.
+//   - At most mostKeys keys of an open device are valid. Receives beyond that are advertised
+//     without keys.
 type openings struct {
 	opened int // receives that are open
 }
 
-// Implementation constants of keys, and of adverts.
+// Implementation limits of keys and adverts.
 const (
 	mostOpen = 128
 	mostKeys = 1 << 16
 
-	mostSegments       = mostOpen * mostSGE // of the peer's receives that are kept for a QP
+	mostSegments       = mostOpen * mostSGE // segments of the peer's receives retained for a QP
 	mostDeviceSegments = 1 << 18            // and for an open device: 4 MiB
 )
 
-// opens reports whether a receive is one that is opened when the peer is told of it.
+// opens reports whether a receive is to be opened when it is advertised.
 func (q *qp) opens(r *receive) bool {
 	return q.ctx.opener != nil && r.total > uint64(q.slots.eager) && r.total < 1<<32 &&
 		q.access&verbs.AccessRemoteWrite != 0
 }
 
-// open opens a receive. If that cannot be, it stays as it is: a message that needs memory which is
-// not valid fails by itself.
+// open opens a receive. If that fails, the receive stays unopened; a message that needs invalid
+// memory fails when it arrives.
 func (q *qp) open(r *receive, a *wire.Advert) {
 	for _, s := range r.sgl {
 		if s.Length == 0 {
@@ -87,7 +88,7 @@ func (q *qp) openRange(s verbs.SGE) (key uint32, err error) {
 
 var errManyKeys = errors.New("the receives of the open device have all the keys that there may be")
 
-// shut ends what the peer can do with a receive.
+// shut revokes the peer's access to a receive.
 func (q *qp) shut(r *receive) {
 	if len(r.keys) > 0 {
 		q.opened--
@@ -103,7 +104,7 @@ func (q *qp) revoke(r *receive) {
 	r.keys = r.keys[:0]
 }
 
-// take counts n more of something of which there may be so many.
+// take adds n to count unless that exceeds most.
 func take(count *atomic.Int64, n, most int64) bool {
 	if count.Add(n) > most {
 		count.Add(-n)
@@ -112,14 +113,14 @@ func take(count *atomic.Int64, n, most int64) bool {
 	return true
 }
 
-// adverts are the receives that the peer has told of and that no message has used, oldest first. A
-// peer can make this side keep so much, whatever it says: 8 bytes for each of wire.MaxTold
-// receives, and mostSegments segments, of mostDeviceSegments of the open device. Segments beyond
-// that are not kept: what would be written there is sent in Parts.
+// adverts holds the peer's receives that no message has used, oldest first. Whatever the peer
+// sends, this side retains at most 8 bytes for each of wire.MaxTold receives, and mostSegments
+// segments, which count towards the open device's mostDeviceSegments. Segments beyond that are
+// discarded, and the data that would be written there are sent in Parts.
 type adverts struct {
 	totals   queue.Ring[advertised]
-	segments queue.Ring[wire.Segment] // of the totals, in the same order
-	device   *atomic.Int64            // places for segments on the open device
+	segments queue.Ring[wire.Segment] // segments of totals, in the same order
+	device   *atomic.Int64            // capacity for segments on the open device
 }
 
 // advertised is an advert without its segments.
@@ -163,7 +164,7 @@ func (a *adverts) used() {
 	}
 }
 
-// Clear forgets all, and gives the memory of the segments back.
+// Clear removes all adverts and releases the memory of the segments.
 func (a *adverts) Clear() {
 	a.device.Add(-int64(len(a.segments.Places())))
 	a.segments = queue.Ring[wire.Segment]{}

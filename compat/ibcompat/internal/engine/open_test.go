@@ -21,7 +21,7 @@ import (
 
 const longLen = 5000
 
-// crowd are two wrapped devices with connections between them. Each end at b has receives for long
+// crowd is two wrapped devices with connections between them. Each end at b has receives for long
 // messages.
 type crowd struct {
 	*testing.T
@@ -92,7 +92,7 @@ func (c *crowd) receive(to *verbs.QP) {
 	}
 }
 
-// send sends as many messages on a connection, which arrive in order and whole.
+// send sends a message for each receive of a connection. They arrive in order and undamaged.
 func (c *crowd) send(from *verbs.QP, held func()) {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Minute)
@@ -126,16 +126,16 @@ func contextOf(t *testing.T, c *verbs.Context) *vcontext {
 	return v
 }
 
-// TestOpenBounded: a thousand receives for long messages on each of some connections hold a bounded
-// number of keys, and all that is sent arrives; a device that has given all its keys, or cannot
-// open memory, takes long messages in Parts.
+// TestOpenBounded checks that a thousand receives for long messages on each of several connections
+// hold a bounded number of keys, and that everything sent arrives. A device that has used up its
+// keys, or cannot open memory, receives long messages in Parts.
 func TestOpenBounded(t *testing.T) {
 	const connections = 4
 	for _, l := range []struct {
 		name    string
 		without verbs.OpSet
-		taken   int64 // keys that other QPs of the device have
-		most    int64 // that these may get
+		taken   int64 // keys in use by other QPs of the device
+		most    int64 // keys left for these
 	}{
 		{"keys", 0, 0, connections * mostOpen},
 		{"few keys left", 0, mostKeys - 100, 100},
@@ -165,8 +165,8 @@ func TestOpenBounded(t *testing.T) {
 	}
 }
 
-// TestOpenFlushed: receives that no message has taken give their keys back when the QP is flushed,
-// and memory of the RNIC with them: its count of windows is that of the keys.
+// TestOpenFlushed checks that unused receives release their keys when the QP is flushed, and with
+// them memory windows of the RNIC, whose number equals that of the keys.
 func TestOpenFlushed(t *testing.T) {
 	nic := usiw.Config{Name: "below", MaxMW: 3}
 	n, err := usiw.New(nic)
@@ -201,9 +201,9 @@ func TestOpenFlushed(t *testing.T) {
 	}
 }
 
-// TestAdvertsBounded: however much a peer says of its receives, what is kept of it is bounded: as
-// many as the protocol allows with a few bytes each, and some of their segments; the rest of the
-// messages go out in Parts. One receive more ends the connection.
+// TestAdvertsBounded checks that whatever a peer advertises, what is retained is bounded: as many
+// receives as the protocol allows, with a few bytes each, and some of their segments. Messages for
+// the others are sent in Parts. One receive more ends the connection.
 func TestAdvertsBounded(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		t.Run(fmt.Sprintf("full=%v", full), func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAdvertsBounded(t *testing.T) {
 			v := contextOf(t, own.ctx)
 			q, err := verbs.Own[*qp](own.qp.Provider())
 			require.NoError(t, err)
-			if full { // other QPs of the device have them all
+			if full { // all in use by other QPs of the device
 				v.segments.Store(mostDeviceSegments)
 			}
 			segments := make([]wire.Segment, wire.MaxSGE)
@@ -235,11 +235,11 @@ func TestAdvertsBounded(t *testing.T) {
 			held := v.segments.Load()
 			if full {
 				require.EqualValues(t, mostDeviceSegments, held)
-				sge, err := own.mr.SGE(0, 10*4096) // in more Parts than the peer lets come at a time
+				sge, err := own.mr.SGE(0, 10*4096) // in more Parts than the peer allows at once
 				require.NoError(t, err)
 				_, err = own.qp.PostSend([]verbs.SendWR{verbs.Send(sge)})
 				require.NoError(t, err)
-				for raw.hears(1)[0].Kind != wire.Part { // what it has said before
+				for raw.hears(1)[0].Kind != wire.Part { // sent before
 				}
 			} else {
 				require.EqualValues(t, mostSegments, held)

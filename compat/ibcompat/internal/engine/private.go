@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CheckPrivate refuses private data for which not every fabric has room.
+// CheckPrivate rejects private data that are too long for some fabric.
 func CheckPrivate(data []byte) error {
 	if len(data) > wire.MaxPrivate {
 		return &verbs.LimitError{Name: "private data", Limit: wire.MaxPrivate, Value: uint64(len(data))}
@@ -15,8 +15,8 @@ func CheckPrivate(data []byte) error {
 	return nil
 }
 
-// Delivered is what the program gets of private data that have arrived: as many on every fabric, of
-// which those that the peer did not send are 0.
+// Delivered returns the private data as the program sees them: of the same length on every fabric,
+// padded with zeros.
 func Delivered(data []byte) []byte {
 	b := make([]byte, wire.MaxPrivate)
 	copy(b, data)

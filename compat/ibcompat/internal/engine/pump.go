@@ -13,51 +13,51 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// pump takes the completions of inner QPs out of their inner CQ and hands them to the QPs. It does
-// so in the goroutines of the program that poll and wait, and if there are none in one of its own,
-// so that connections progress whatever the program does.
+// pump polls the inner CQ and dispatches completions to the QPs. It runs in the program's
+// goroutines that poll and wait, and when there are none in a goroutine of its own, so that
+// connections progress whatever the program does.
 //
-// Two things go round. Who has turn takes completions; nobody keeps it for long, and who finds it
-// taken need not wait: the other one takes them. Who has seat sleeps until there are some. A
-// goroutine of the program that wants the seat calls the pump's own goroutine off it, and that one
-// stays away as long as the program comes again within restTime.
+// Two locks pass between goroutines. The holder of turn polls. It is held only briefly, and a
+// goroutine that finds it taken need not wait, because the holder polls on its behalf. The holder
+// of seat sleeps until completions arrive. A goroutine of the program that wants the seat makes the
+// pump's own goroutine leave it; that goroutine stays away while the program keeps returning within
+// restTime.
 type pump struct {
 	in   *verbs.CQ
-	ch   *verbs.CompChannel     // of in alone
-	own  verbs.ProviderCQDriver // how the device below sleeps for in; nil = on ch
+	ch   *verbs.CompChannel     // used by in only
+	own  verbs.ProviderCQDriver // the inner device's own way of sleeping for in; nil = wait on ch
 	spin time.Duration
 	seat chan struct{}
 	stop chan struct{}
 	done chan struct{}
 
-	visits atomic.Uint64 // of goroutines of the program
-	wanted atomic.Int32  // those of them that sleep or want to
+	visits atomic.Uint64 // polls by goroutines of the program
+	wanted atomic.Int32  // goroutines of the program that sleep or want to
 
 	seated  sync.Mutex         // guards asleep and dismiss
 	asleep  bool               // the pump's own goroutine sleeps, or is about to
 	dismiss context.CancelFunc // ends that sleep
-	until   context.Context    // done after dismiss; of the pump's own goroutine, which replaces it only then
+	until   context.Context    // done after dismiss; replaced only by the pump's own goroutine, and only once done
 
 	debts
 
-	left chan struct{} // holds a token after one that slept has left
-	back chan struct{} // holds a token when the program wants events: the pump's own goroutine is needed at once
+	left chan struct{} // holds a token after a sleeping goroutine of the program has left
+	back chan struct{} // holds a token when the program wants events: the pump's own goroutine is needed immediately
 
-	turn sync.Mutex // guards what follows; taken before the QPs' mu
-	qps  []*qp      // by the upper half of the IDs of inner requests
-	need int        // completions that the QPs can have
+	turn sync.Mutex // guards the following; taken before the QPs' mu
+	qps  []*qp      // indexed by the upper half of the IDs of inner requests
+	need int        // completions that the QPs can have outstanding
 	buf  [32]verbs.WC
 }
 
-// restTime is how long the pump's own goroutine stays away after the program has taken completions
-// itself.
+// restTime is how long the pump's own goroutine stays away after the program last polled.
 const restTime = time.Millisecond
 
-// The size of an inner CQ to begin with. It grows with its QPs, on devices whose CQs can; on others
-// it must do for all QPs whose requests the program's CQ has room for, and their messages.
+// The initial size of an inner CQ. It grows with the QPs on devices that can resize a CQ. On others
+// it must suffice for all QPs whose requests fit the program's CQ, and for their messages.
 const (
 	leastCQE = 16384
-	innerCQE = 4 // times that of the program
+	innerCQE = 4 // multiple of the program's CQE
 )
 
 func newPump(ctx *verbs.Context, cqe, vector int) (*pump, error) {
@@ -83,7 +83,7 @@ func newPump(ctx *verbs.Context, cqe, vector int) (*pump, error) {
 	return p, nil
 }
 
-// close ends the pump, which has no QP any more.
+// close stops the pump, which has no QPs left.
 func (p *pump) close() error {
 	close(p.stop)
 	p.call()
@@ -91,7 +91,7 @@ func (p *pump) close() error {
 	return errors.Join(p.in.Close(), p.ch.Close())
 }
 
-// attach gives a QP its place. The inner CQ gets room for n more completions.
+// attach assigns a QP its place, and makes room in the inner CQ for n more completions.
 func (p *pump) attach(q *qp, n int) (place uint64, err error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
@@ -113,8 +113,7 @@ func (p *pump) attach(q *qp, n int) (place uint64, err error) {
 	return uint64(len(p.qps)-1) << 32, nil
 }
 
-// detach takes the place back. The inner QP has been closed, so that its last completions are in
-// the inner CQ.
+// detach releases the place. The inner QP is closed, so its last completions are in the inner CQ.
 func (p *pump) detach(place uint64, n int) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
@@ -123,7 +122,7 @@ func (p *pump) detach(place uint64, n int) {
 	p.need -= n
 }
 
-// take takes completions. The caller has the turn.
+// take polls the inner CQ until it is empty. The caller holds turn.
 func (p *pump) take() {
 	for {
 		n, err := p.in.Poll(p.buf[:])
@@ -156,14 +155,14 @@ func (p *pump) dispatch(wcs []verbs.WC) {
 	}
 }
 
-// work takes completions; if another goroutine does, after that one.
+// work polls; it waits for a goroutine that is already polling.
 func (p *pump) work() {
 	p.turn.Lock()
 	p.take()
 	p.turn.Unlock()
 }
 
-// visit takes completions in a goroutine of the program, unless another one does.
+// visit polls in a goroutine of the program, unless another goroutine already does.
 func (p *pump) visit() {
 	p.visits.Add(1)
 	p.pay()
@@ -173,8 +172,8 @@ func (p *pump) visit() {
 	}
 }
 
-// arm arms the inner CQ and takes what has come before. A device that sleeps in its own way does so
-// when it sleeps.
+// arm arms the inner CQ and polls completions that arrived before. A device with its own way of
+// sleeping arms the CQ when it sleeps.
 func (p *pump) arm() error {
 	if p.own != nil {
 		return nil
@@ -186,8 +185,8 @@ func (p *pump) arm() error {
 	return nil
 }
 
-// sleep waits for a completion after arm. The caller has the seat, and clears idle when it is
-// awake, or at the latest before it leaves.
+// sleep waits for a completion after arm. The caller holds the seat, and clears idle once awake, at
+// the latest before it leaves the seat.
 func (p *pump) sleep(ctx context.Context) {
 	p.idle.Store(true)
 	p.pay()
@@ -198,7 +197,7 @@ func (p *pump) sleep(ctx context.Context) {
 	_, _ = p.ch.Wait(ctx)
 }
 
-// call has the pump's own goroutine leave the seat.
+// call makes the pump's own goroutine leave the seat.
 func (p *pump) call() {
 	p.wanted.Add(1)
 	p.seated.Lock()
@@ -208,7 +207,7 @@ func (p *pump) call() {
 	p.seated.Unlock()
 }
 
-// leave says that a goroutine of the program does not want the seat any more.
+// leave records that a goroutine of the program no longer wants the seat.
 func (p *pump) leave() {
 	p.visits.Add(1)
 	p.wanted.Add(-1)
@@ -261,7 +260,7 @@ func (p *pump) run() {
 	}
 }
 
-// watch takes completions as they come until the program wants to.
+// watch polls as completions arrive, until the program wants to.
 func (p *pump) watch() {
 	p.seated.Lock()
 	if p.until == nil || p.until.Err() != nil {

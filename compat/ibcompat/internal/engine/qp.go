@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a queue pair (verbs.ProviderQP). Its requests wait in sendSide and recvSide; what goes over
-// the wire is in the inner QP.
+// qp is a queue pair (verbs.ProviderQP). The program's requests wait in sendSide and recvSide; the
+// inner QP holds what goes over the wire.
 type qp struct {
 	dom            *domain
 	ctx            *vcontext
@@ -27,23 +27,23 @@ type qp struct {
 	sigAll         bool
 	sendCQ, recvCQ *cq
 	pump           *pump  // of recvCQ
-	place          uint64 // in the pump
-	room           int    // completions that the inner QP can have
-	depth          int    // of the inner send queue
+	place          uint64 // base of its IDs in the pump
+	room           int    // completions that the inner QP can have outstanding
+	depth          int    // depth of the inner send queue
 	shown          atomic.Uint32
 
-	mu      sync.Mutex // guards what follows; taken before regions and CQs
+	mu      sync.Mutex // guards the following; taken before the locks of regions and CQs
 	in      *verbs.QP
 	slots   slots
 	state   verbs.QPState
-	access  verbs.AccessFlags // what the program allows the peer
-	cause   error             // why the state is ERR
-	blamed  []blame           // why requests have failed
-	flushed chan struct{}     // closed when all requests have been flushed; nil before ERR
-	drop    bool              // they are dropped without completions: the QP goes to RESET
+	access  verbs.AccessFlags // the program's access rights for the peer
+	cause   error             // why the QP is in ERR
+	blamed  []blame           // why requests failed, for Explain
+	flushed chan struct{}     // closed once all requests are flushed; nil before ERR
+	drop    bool              // drop requests without completions: the QP goes to RESET
 	ending  sync.WaitGroup
-	bound   bool // the slots are posted
-	notify  bool // the program wants to know when the send queue has drained, in SQD
+	bound   bool // the receive slots are posted
+	notify  bool // in SQD: report when the send queue is drained
 	debt
 	link
 	sendSide
@@ -54,45 +54,45 @@ type qp struct {
 	slotSGL [1]verbs.SGE
 }
 
-// link is what belongs to one connection.
+// link is the state of one connection.
 type link struct {
-	id      *cm.ID // nil before the connection is established
+	id      *cm.ID // nil until the connection is established
 	active  bool
 	ord     int
-	param   cm.ConnParam // the program's
-	managed bool         // a connection manager connects it
-	hand    *hand        // the program does, from RTR on; otherwise nil
+	param   cm.ConnParam // set by the program
+	managed bool         // connected by a connection manager
+	hand    *hand        // of a QP that the program brings up, from RTR on; otherwise nil
 
 	renewing bool // the inner QP is closed and being replaced, see renew
 
 	posted int  // receive slots in the inner queue
 	dead   bool // the inner QP has failed
 
-	spoken bool              // our hello has been sent
-	heard  bool              // the peer's hello has arrived
+	spoken bool              // our hello was sent
+	heard  bool              // the peer's hello arrived
 	peer   wire.Hello        //
-	full   bool              // both sides have native one-sided operations
-	rights verbs.AccessFlags // what the peer's QP allows
+	full   bool              // both sides execute one-sided operations natively
+	rights verbs.AccessFlags // what the peer's QP allows us
 
-	sent      uint64  // messages of ours since the hello, those of Immediate Data included
-	taken     uint64  // of these the peer has taken so many
-	asked     uint64  // the number of our last question; there is one under way if it is above taken
-	want      uint64  // so many must be known to be taken before a completion that the program waits for,
-	wantWrite written // and this Write to be sure
+	sent      uint64  // messages sent since the hello, including Immediate Data
+	taken     uint64  // how many of them the peer has taken
+	asked     uint64  // our last message with FlagAsk; its answer is outstanding if above taken
+	want      uint64  // the peer must have taken this many messages before the program gets a completion it waits for,
+	wantWrite written // and this Write must be confirmed
 	got       uint64  // messages taken from the peer
-	deaf      bool    // one has not been taken: none behind it counts
-	owes      bool    // the peer has a question under way
-	urgent    bool    // it has nothing to do but wait for the answer
-	tell      bool    // the peer is to be told of our rights
+	deaf      bool    // a message was not taken, so none after it counts
+	owes      bool    // the peer awaits the answer to a FlagAsk
+	urgent    bool    // the peer has nothing else to do meanwhile
+	tell      bool    // our access rights are to be announced to the peer
 
-	// an atomic of the peer has failed: our last message will say so, and nothing behind it is
+	// an atomic of the peer failed: its Answer will be our last message, and later requests are not
 	// executed
 	refusing bool
 	last     bool          // our last message has been sent
-	peerLast bool          // the peer's last message has arrived
-	parted   chan struct{} // closed when nothing more is to come in either direction; nil before ERR
-	apart    bool          // it is closed
-	hurry    chan struct{} // closed to wait for nothing more
+	peerLast bool          // the peer's last message arrived
+	parted   chan struct{} // closed when nothing more will be sent or received; nil before ERR
+	apart    bool          // parted is closed
+	hurry    chan struct{} // closed to cut short every wait for the peer
 	hurried  bool
 }
 
@@ -114,7 +114,7 @@ func (p *domain) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Pr
 	return q, q.cap, nil
 }
 
-// create makes what is below.
+// create allocates the inner resources.
 func (q *qp) create() (err error) {
 	attr, err := q.ctx.in.QueryDevice()
 	if err != nil {
@@ -146,7 +146,7 @@ func (q *qp) create() (err error) {
 	return nil
 }
 
-// inner makes an inner QP.
+// inner creates an inner QP.
 func (q *qp) inner() (*verbs.QP, error) {
 	in, err := q.dom.in.CreateQP(verbs.QPConfig{SendCQ: q.pump.in, RecvCQ: q.pump.in, SigAll: true, Cap: verbs.QPCap{
 		MaxSendWR: q.depth, MaxRecvWR: q.slots.recvs, MaxSendSGE: q.ctx.sge + 1, MaxRecvSGE: 1}})
@@ -176,7 +176,7 @@ func (q *qp) Query() (verbs.QPAttr, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a, err := verbs.QPAttr{PortNum: 1}, error(nil)
-	if !q.renewing { // otherwise the inner QP is closed, and the next one is to be like this
+	if !q.renewing { // otherwise the inner QP is closed, and its replacement will have the same attributes
 		a, err = q.in.Query()
 	}
 	a.State, a.CurState, a.AccessFlags, a.RNRRetry, a.Cap = q.state, q.state, q.access, q.peer.RNRRetries, q.cap
@@ -189,8 +189,8 @@ func (q *qp) Query() (verbs.QPAttr, error) {
 	return a, err
 }
 
-// Modify makes the changes that InfiniBand knows, by its rules. The connection manager makes
-// others, see established.
+// Modify makes the transitions of InfiniBand under its rules. The connection manager makes others,
+// see established.
 func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	q.mu.Lock()
 	from, to := q.state, q.state
@@ -230,7 +230,7 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.run(to, &attr, mask)
 }
 
-// run changes a QP that is in RTS or SQD. The caller holds mu.
+// run modifies a QP in RTS or SQD. The caller holds mu.
 func (q *qp) run(to verbs.QPState, attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	const fixed = verbs.QPAttrPort | verbs.QPAttrAV | verbs.QPAttrPKeyIndex | verbs.QPAttrMaxDestRdAtomic
 	if mask&fixed != 0 {
@@ -269,7 +269,7 @@ func (q *qp) run(to verbs.QPState, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 	return nil
 }
 
-// allow changes what the peer may do. The caller holds mu.
+// allow changes the peer's access rights. The caller holds mu.
 func (q *qp) allow(access verbs.AccessFlags) error {
 	if !q.renewing { // otherwise the next inner QP gets them
 		if err := q.in.Modify(verbs.QPAttr{AccessFlags: access}, verbs.QPAttrAccessFlags); err != nil {
@@ -280,7 +280,7 @@ func (q *qp) allow(access verbs.AccessFlags) error {
 	return nil
 }
 
-// bind moves the QP to INIT as the connection manager below wants it.
+// bind moves the QP to INIT, as the connection manager of the inner device requires.
 func (q *qp) bind(below func(*verbs.QP) error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -294,7 +294,7 @@ func (q *qp) bind(below func(*verbs.QP) error) error {
 	return q.begin()
 }
 
-// begin posts the slots of a QP whose inner QP is in INIT. The caller holds mu.
+// begin posts the receive slots once the inner QP is in INIT. The caller holds mu.
 func (q *qp) begin() error {
 	q.enter(verbs.QPStateInit)
 	if q.bound {
@@ -357,7 +357,8 @@ func (q *qp) Drain(ctx context.Context) error {
 	return queue.Await(ctx, flushed)
 }
 
-// Destroy ends the connection. When it returns the device uses none of the memory.
+// Destroy closes the connection. When it returns, the device no longer uses any of the program's
+// memory.
 func (q *qp) Destroy() error {
 	q.mu.Lock()
 	q.fail(verbs.EndClose)
@@ -375,7 +376,7 @@ func (q *qp) Destroy() error {
 	return errors.Join(err, q.slots.mr.Close())
 }
 
-// established begins a connection that a connection manager has made: INIT -> RTS.
+// established starts a connection made by a connection manager: INIT -> RTS.
 func (q *qp) established(id *cm.ID, active bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -385,14 +386,14 @@ func (q *qp) established(id *cm.ID, active bool) {
 	q.linked(id, active)
 }
 
-// linked begins a connection. The caller holds mu.
+// linked starts a connection. The caller holds mu.
 func (q *qp) linked(id *cm.ID, active bool) {
 	q.id, q.active, q.tell = id, active, true
 	q.limitDepth()
 	q.advance()
 }
 
-// greet is our hello.
+// greet returns our hello.
 func (q *qp) greet() wire.Hello {
 	h := wire.Hello{Segments: uint8(q.ctx.sge), RNRTimer: q.param.MinRNRTimer,
 		RNRRetries: uint8(max(0, q.param.RNRRetryCount)), SlotLen: uint32(q.slots.recvLen()),
@@ -408,14 +409,14 @@ func (q *qp) greet() wire.Hello {
 		h.RNRTimer = q.hand.attr.MinRNRTimer
 	}
 	h.Native = uint32(q.ctx.native)
-	if q.ctx.silent { // siw is one of those; of others it is not known, and for them it does no harm
+	if q.ctx.silent { // siw needs the flag; other kernel devices cannot be told apart, and it does them no harm
 		h.Flags = wire.HelloLax
 	}
 	return h
 }
 
-// closeTimeout is how long the end of a connection waits for the peer's last message.
+// closeTimeout is how long a closing connection waits for the peer's last message.
 const closeTimeout = 3 * time.Second
 
-// reasonTimeout is how long the reason for the end of the inner connection is waited for.
+// reasonTimeout is how long to wait for the inner connection to report why it ended.
 const reasonTimeout = 200 * time.Millisecond

@@ -10,22 +10,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recvSide has the receives of a QP, oldest first. The peer is told of them in this order, and
-// sends nothing for which it does not know a receive.
+// recvSide holds the receives of a QP, oldest first. They are advertised in this order, and the
+// peer sends nothing for which it has no advert.
 type recvSide struct {
 	recvs queue.Ring[receive]
-	told  int    // the peer knows so many of them
-	tells uint64 // receives that the peer has been told of, since the beginning
+	told  int    // number of them that have been advertised
+	tells uint64 // receives advertised since the connection began
 	openings
 }
 
-// receive is a receive of the program.
+// receive is a receive posted by the program.
 type receive struct {
 	id     uint64
 	sgl    []verbs.SGE
 	total  uint64
-	filled uint64   // bytes of Parts
-	keys   []uint32 // by which the peer may write into it: one for each element that is not empty, or none
+	filled uint64   // bytes that arrived in Parts
+	keys   []uint32 // keys by which the peer may write into it: one for each non-empty element, or none
 }
 
 func (s *recvSide) init(c verbs.QPCap) {
@@ -67,8 +67,8 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// advert tells the peer of a receive in a message that has room for so many more bytes. It reports
-// false if it cannot be told of now.
+// advert encodes a receive into an advert for a message with room bytes left. It reports false if
+// the receive cannot be advertised in this message.
 func (q *qp) advert(r *receive, a *wire.Advert, room int) bool {
 	a.Total, a.Segments = uint32(min(r.total, 1<<32-1)), a.Segments[:0]
 	if !q.opens(r) {
@@ -81,7 +81,7 @@ func (q *qp) advert(r *receive, a *wire.Advert, room int) bool {
 	return true
 }
 
-// scatter copies data into a receive, behind those that are there.
+// scatter copies data into a receive, after the bytes already there.
 func (q *qp) scatter(r *receive, data []byte) error {
 	skip := r.filled
 	r.filled += uint64(len(data))

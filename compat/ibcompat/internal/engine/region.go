@@ -27,26 +27,26 @@ func (c *vcontext) AllocPD() (verbs.ProviderPD, error) {
 func (p *domain) Dealloc() error                                 { return p.in.Close() }
 func (p *domain) AllocMW(verbs.MWType) (verbs.ProviderMW, error) { return nil, verbs.ErrNotSupported }
 
-// mr is a memory region (verbs.ProviderMR). Its keys below have the rights that the program has
-// given it. So what a peer does with them is refused as on InfiniBand; receives are opened by keys
-// of their own (open.go). If the device below demands more of the sink of a Read, memory that may
-// be written to locally has a second key for that, which the peer sees in the Read.
+// mr is a memory region (verbs.ProviderMR). Its inner keys carry exactly the rights that the
+// program asked for, so that whatever else a peer attempts with them is refused as on InfiniBand.
+// Receives are opened by keys of their own (open.go). If the inner device demands more rights of a
+// Read sink, locally writable memory has a second key for that purpose, which the peer sees in the
+// Read.
 type mr struct {
 	dom    *domain
 	in     *verbs.MR
-	sink   *verbs.MR // has the second key; nil = there is none
+	sink   *verbs.MR // holds the second key; nil if none is needed
 	iova   uint64
 	access verbs.AccessFlags
 
 	fragile  bool        // Config.GuardMemory
-	vanished atomic.Bool // the memory is gone, as if the region had been closed
+	vanished atomic.Bool // the memory was unmapped; treated as if the region were closed
 
-	mu  sync.RWMutex // held for reading while mem is used
-	mem []byte       // nil = closed
+	mu  sync.RWMutex // held for reading while mem is in use
+	mem []byte       // nil when closed
 }
 
-// RegMR registers without the device's right for atomics if the device has none: the agent checks
-// it.
+// RegMR leaves out the right for atomics if the inner device has no atomics: the agent checks it.
 func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs.ProviderMR, error) {
 	below := access
 	if !p.ctx.full() {
@@ -74,7 +74,7 @@ func (p *domain) RegMR(mem []byte, iova uint64, access verbs.AccessFlags) (verbs
 func (m *mr) LKey() uint32 { return m.in.LKey() }
 func (m *mr) RKey() uint32 { return m.in.RKey() }
 
-// Dereg waits for those who use the memory.
+// Dereg waits for users of the memory.
 func (m *mr) Dereg() error {
 	lkey, rkey := m.in.LKey(), m.in.RKey()
 	m.mu.Lock()
@@ -91,8 +91,9 @@ func (m *mr) Dereg() error {
 	return errors.Join(m.sink.Close(), m.in.Close())
 }
 
-// find returns n bytes of a region of the domain at an address, and the region, whose mu is held
-// for reading. If there are none, or the region lacks a right, the error is an *verbs.AccessError.
+// find returns the n bytes at addr in a region of the domain, and the region, whose mu is held for
+// reading. The error is a *verbs.AccessError if no region has these bytes or the region lacks a
+// right.
 func (p *domain) find(key uint32, addr uint64, n uint64, need verbs.AccessFlags) ([]byte, *mr, error) {
 	p.ctx.keys.RLock()
 	m := p.ctx.regions[key]
@@ -119,7 +120,7 @@ func (p *domain) find(key uint32, addr uint64, n uint64, need verbs.AccessFlags)
 	return nil, nil, &verbs.AccessError{Fault: fault, Key: key, Addr: addr, Length: n, Right: need}
 }
 
-// check looks whether a request may use the elements.
+// check verifies that a request may use the elements.
 func (p *domain) check(sgl []verbs.SGE, need verbs.AccessFlags) error {
 	for i := range sgl {
 		s := &sgl[i]
@@ -136,7 +137,7 @@ func (p *domain) check(sgl []verbs.SGE, need verbs.AccessFlags) error {
 	return nil
 }
 
-// fetch appends the data of elements to b, which has room for them.
+// fetch appends the data of the elements to b, which has room for them.
 func (p *domain) fetch(sgl []verbs.SGE, b []byte) ([]byte, error) {
 	for i := range sgl {
 		s := &sgl[i]

@@ -17,31 +17,32 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A QP number says where its QP can be called. InfiniBand programs tell each other GID and number,
-// and no port. So an open device takes one of Ports ports of the host, and the upper bits of its
-// QPs' numbers say which; processes and devices of a host are told apart by it too. The port is
-// taken by the first QP, before it is known whether its program will use a connection manager.
+// A QP number encodes the port on which its QP can be called. InfiniBand programs exchange GID and
+// QP number but no port, so each open device listens on one of Ports ports of the host, and the
+// upper bits of its QP numbers name that port. This also tells the processes and devices of a host
+// apart. The first QP takes the port, before it is known whether its program will use a connection
+// manager.
 const (
 	Ports       = 1<<portBits - 1
 	DefaultPort = 28672
 
 	portBits  = 7
 	indexBits = 24 - portBits
-	noPort    = Ports // in numbers of a device that has none
-	leastNum  = 2     // 0 and 1 are the special QPs of InfiniBand
+	noPort    = Ports // in QP numbers of a device without a port
+	leastNum  = 2     // 0 and 1 are InfiniBand's special QPs
 	mostQPs   = 1<<indexBits - leastNum
 )
 
-// portOf returns the port that a QP number stands for; ok is false if it stands for none.
+// portOf returns the port encoded in a QP number; ok is false if it encodes none.
 func portOf(base uint16, num uint32) (port uint16, ok bool) {
 	k := num >> indexBits & noPort
 	return base + uint16(k), k != noPort
 }
 
-// RendezvousError says that a device cannot wait for peers of QPs that are brought up by hand: it
-// has no port of its own.
+// RendezvousError reports that a device has no port on which peers could call QPs that are brought
+// up manually.
 type RendezvousError struct {
-	First, Last uint16 // the ports that it may have
+	First, Last uint16 // the ports that were tried
 	Reason      error
 }
 
@@ -54,30 +55,30 @@ func (e *RendezvousError) Error() string {
 // Unwrap returns the Reason.
 func (e *RendezvousError) Unwrap() error { return e.Reason }
 
-// rendezvous is where the QPs of an open device are found by their numbers: those of this process
-// in qps, and peers come to its listener. That is opened for the first QP, at every address of the
-// device, and closed with the device. It is what keeps the port: while it listens, no other program
-// can listen there, at no address, and answer in its place (bind(2): of two sockets with
-// SO_REUSEADDR none may listen).
+// rendezvous finds the QPs of an open device by their numbers: the QPs of this process are in qps,
+// and peers call its listener. The listener is opened for the first QP, on every address of the
+// device, and closed with the device. It also reserves the port: while it listens, no other program
+// can listen there, on any address, and answer in its place (bind(2): SO_REUSEADDR does not allow a
+// second listening socket).
 type rendezvous struct {
 	in   *verbs.Context
 	base uint16
 
 	opening sync.Once
-	ln      *cm.Listener // nil = none, see err
-	port    uint32       // its port, counted from base; noPort = none
+	ln      *cm.Listener // nil if listening failed, see err
+	port    uint32       // relative to base; noPort = none
 	err     error
 	serving sync.WaitGroup
 
-	mu   sync.Mutex // a leaf; guards what follows
-	next uint32     // a candidate for the index of the next QP
+	mu   sync.Mutex // a leaf; guards the following
+	next uint32     // candidate for the index of the next QP
 	qps  map[uint32]*qp
 }
 
 // Implementation constants.
 const (
-	callLimit  = 10 * time.Second // how long an answer may take
-	leastGap   = time.Millisecond // between two calls,
+	callLimit  = 10 * time.Second // limit for an answer
+	leastGap   = time.Millisecond // between two calls
 	longestGap = 100 * time.Millisecond
 )
 
@@ -85,7 +86,7 @@ func newRendezvous(in *verbs.Context, base uint16) *rendezvous {
 	return &rendezvous{in: in, base: base, qps: map[uint32]*qp{}, next: rand.Uint32(), port: noPort}
 }
 
-// enroll gives a QP its number.
+// enroll assigns a QP its number.
 func (r *rendezvous) enroll(q *qp) (uint32, error) {
 	r.opening.Do(r.open)
 	r.mu.Lock()
@@ -103,7 +104,7 @@ func (r *rendezvous) enroll(q *qp) (uint32, error) {
 	}
 }
 
-// leave forgets a QP.
+// leave removes a QP.
 func (r *rendezvous) leave(num uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +117,7 @@ func (r *rendezvous) find(num uint32) *qp {
 	return r.qps[num]
 }
 
-// open takes the first free port.
+// open listens on the first free port.
 func (r *rendezvous) open() {
 	_, r.err = hostOf(r.in)
 	for i := uint32(0); i < Ports && r.ln == nil &&
@@ -131,18 +132,18 @@ func (r *rendezvous) open() {
 	r.serving.Go(r.serve)
 }
 
-// close is called when there are no QPs any more.
+// close is called when no QPs are left.
 func (r *rendezvous) close() error {
 	err := r.ln.Close()
 	r.serving.Wait()
 	return err
 }
 
-// acceptPause is the time between two attempts to accept a call.
+// acceptPause is the pause after a failed accept.
 const acceptPause = 10 * time.Millisecond
 
-// serve answers calls. Nothing in it waits for a peer: those of strangers are refused at once, and
-// each QP answers two at most.
+// serve answers calls. It never waits for a peer: calls of strangers are refused at once, and each
+// QP answers at most two concurrently.
 func (r *rendezvous) serve() {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -152,7 +153,7 @@ func (r *rendezvous) serve() {
 			return
 		}
 		if err != nil {
-			time.Sleep(acceptPause) // the system lacks descriptors
+			time.Sleep(acceptPause) // the system is out of descriptors
 			continue
 		}
 		q, h := r.called(req)
@@ -173,12 +174,12 @@ func (r *rendezvous) serve() {
 
 func refuseCall(req *cm.Request, why wire.Refusal) {
 	g := wire.Greeting{Flags: wire.FlagEngine | wire.FlagHand, Private: []byte{byte(why)}}
-	_ = req.Reject(g.Append(nil)) // the caller may have gone
+	_ = req.Reject(g.Append(nil)) // the caller may be gone
 }
 
-// called finds the QP that a request is for; nil if the caller is not its peer. What the request
-// says is not trusted: the number must be that of a QP that waits, caller and PSNs those of which
-// the program has told it, and the address that of the caller.
+// called finds the QP that a request is for, or nil if the caller is not its peer. The request is
+// not trusted: its number must be that of a waiting QP, its names and PSNs must match what this
+// program set, and it must come from the peer's address.
 func (r *rendezvous) called(req *cm.Request) (*qp, *hand) {
 	g, err := wire.ParseGreeting(req.PrivateData())
 	if err != nil || g.Flags&wire.FlagHand == 0 {
@@ -201,7 +202,7 @@ func (r *rendezvous) called(req *cm.Request) (*qp, *hand) {
 	return q, h
 }
 
-// ipOf is the address of a caller.
+// ipOf returns the address of a caller.
 func ipOf(req *cm.Request) netip.Addr {
 	a, ok := req.RemoteAddr().(interface{ AddrPort() netip.AddrPort })
 	if !ok {

@@ -9,29 +9,29 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A QP by hand whose peer is itself. InfiniBand allows it; programs use such a QP to reach memory
-// of their own by way of the device. It has no connection and no messages: the goroutine that posts
-// a request executes it, in the memory of the process, in the order of posting and with the checks
-// that a peer makes. A message waits for a receive as any does (RNR): then the goroutine that posts
-// the receive executes it and what stands behind it. Posting does not block: what is longer than a
-// step goes on in a goroutine, which gives the QP's lock to others after every step.
+// A QP brought up manually can be its own peer. InfiniBand allows this, and programs use such a QP
+// to access their own memory through the device. It has no connection and no messages. The
+// goroutine that posts a request executes it within the memory of the process, in posting order and
+// with the checks that a peer would make. A message that lacks a receive waits as usual (RNR); the
+// goroutine that posts the receive then executes it and what follows. Posting does not block: a
+// request longer than a step continues in a goroutine that releases the QP's lock after every step.
 //
-// So a request is sure when it has been executed. One that fails has its status then, and the QP
-// goes to ERR.
+// A request is therefore confirmed as soon as it is executed. One that fails has its status at that
+// point, and the QP goes to ERR.
 
-// bounceLen is how much is copied at a time. Data go by way of a buffer: source and destination may
-// be one region, whose lock must not be taken twice.
+// bounceLen is how many bytes are copied at once. Data pass through a buffer because source and
+// destination may be the same region, whose lock must not be taken twice.
 const bounceLen = 64 << 10
 
-// stepLen is how much is copied before others can have the QP's lock. Copying it takes some 100 us.
+// stepLen is how many bytes are copied before the QP's lock is released, which takes some 100 us.
 const stepLen = 1 << 20
 
-// lone is what a QP that is its own peer has for its requests.
+// lone is the request state of a QP that is its own peer.
 type lone struct {
-	bounce []byte // of bounceLen
-	left   int    // bytes of this step
-	onward bool   // a goroutine goes on with the next step
-	step   func() // it
+	bounce []byte // of length bounceLen
+	left   int    // bytes left in this step
+	onward bool   // a goroutine will execute the next step
+	step   func() // the function of that goroutine
 }
 
 // alone makes a QP its own peer.
@@ -51,14 +51,14 @@ func (h *hand) self() bool { return h.call.From == h.call.To }
 
 func (q *qp) self() bool { return q.hand != nil && q.hand.self() }
 
-// loop executes the requests of a QP that is its own peer, until one has to wait or the step ends.
-// The caller holds mu.
+// loop executes the requests of a QP that is its own peer, until one has to wait or the step is
+// over. The caller holds mu.
 func (q *qp) loop() {
 	h := q.hand
 	if h.onward {
 		return
 	}
-	q.told, h.left = q.recvs.Len(), stepLen // nobody has to be told
+	q.told, h.left = q.recvs.Len(), stepLen // nothing needs to be advertised
 	for !q.stopped && q.next < q.reqs.Len() &&
 		(q.state == verbs.QPStateRTS || q.state == verbs.QPStateSQD && q.midway()) {
 		r := q.reqs.At(q.next)
@@ -83,8 +83,8 @@ func (q *qp) loop() {
 	}
 }
 
-// outOfReceives is called for a message without a receive. It reports whether that has been so
-// often that the request has failed.
+// outOfReceives is called for a message without a receive. It reports whether the retries are
+// exhausted, so that the request fails.
 func (q *qp) outOfReceives(r *request) bool {
 	h := &q.hand.attr
 	switch n := q.rnrOf(q.base + uint64(q.next)); {
@@ -98,8 +98,8 @@ func (q *qp) outOfReceives(r *request) bool {
 	return false
 }
 
-// executeOwn executes a request for which everything is ready, as far as the step goes
-// (request.sent), and returns its status.
+// executeOwn executes a request that is ready, as far as the step allows (request.sent), and
+// returns its status.
 func (q *qp) executeOwn(r *request) (verbs.WCStatus, error) {
 	need := right(r.op)
 	if isAtomic(r.op) {
@@ -120,7 +120,7 @@ func (q *qp) executeOwn(r *request) (verbs.WCStatus, error) {
 		if q.access&need == 0 {
 			return verbs.WCRemInvReqErr, refusedAt(r)
 		}
-		_, m, err := q.dom.find(r.rkey, r.addr, r.length, need) // of what does not fit nothing is placed
+		_, m, err := q.dom.find(r.rkey, r.addr, r.length, need) // check it all before any of it is placed
 		if err != nil {
 			return verbs.WCRemAccessErr, err
 		}
@@ -136,12 +136,12 @@ func (q *qp) executeOwn(r *request) (verbs.WCStatus, error) {
 	return status, err
 }
 
-// refusedAt is why a request has been refused.
+// refusedAt returns the reason why a request was refused.
 func refusedAt(r *request) error {
 	return fmt.Errorf("%v of %d bytes at %#x with key %#x is not allowed", r.op, r.length, r.addr, r.rkey)
 }
 
-// data returns the next bytes of a request's data, which are valid until the next call.
+// data returns the next bytes of a request's data, valid until the next call.
 func (q *qp) data(r *request) ([]byte, error) {
 	n := min(r.length-r.sent, bounceLen)
 	if r.flags&verbs.SendInline != 0 {
@@ -153,10 +153,10 @@ func (q *qp) data(r *request) ([]byte, error) {
 	return b, err
 }
 
-// more reports whether a request goes on in this step.
+// more reports whether the request continues in this step.
 func (q *qp) more(r *request) bool { return r.sent < r.length && q.hand.left > 0 }
 
-// copied counts bytes of a request that are where they belong.
+// copied counts bytes of a request that were copied.
 func (q *qp) copied(r *request, b []byte) {
 	r.sent += uint64(len(b))
 	q.hand.left -= len(b)
@@ -199,7 +199,7 @@ func (q *qp) readOwn(r *request) (verbs.WCStatus, error) {
 	return verbs.WCSuccess, nil
 }
 
-// sendOwn copies a Send into the oldest receive. If that is not good for it, both have failed.
+// sendOwn copies a Send into the oldest receive. If the receive cannot take it, both fail.
 func (q *qp) sendOwn(r *request) (verbs.WCStatus, error) {
 	to := q.recvs.At(0)
 	if r.length > to.total {
@@ -224,7 +224,7 @@ func (q *qp) sendOwn(r *request) (verbs.WCStatus, error) {
 	return verbs.WCSuccess, nil
 }
 
-// receivedOwn completes the oldest receive with a request of the QP.
+// receivedOwn completes the oldest receive with a request of the same QP.
 func (q *qp) receivedOwn(r *request, opcode verbs.WCOpcode) {
 	wc := verbs.WC{Opcode: opcode, ByteLen: uint32(r.length)}
 	if r.op != verbs.WRSend {

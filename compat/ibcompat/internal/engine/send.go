@@ -11,64 +11,64 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sendSide has the send requests of a QP, oldest first. They are issued in order, and the first
-// that must wait holds up the rest. A request is done when its inner requests have completed and it
-// is sure: the peer has taken its message, or a message behind its Write; or its answer has come.
-// It leaves the queue when all before it have.
+// sendSide holds the send requests of a QP, oldest first. They are issued in order, and the first
+// one that must wait holds up the rest. A request is done when its inner requests have completed
+// and it is confirmed: the peer has taken its message, or for a Write a later message, or its
+// response has arrived. It leaves the queue after all requests before it.
 type sendSide struct {
 	reqs    queue.Ring[request]
-	base    uint64 // the number of the oldest request, counted from 0
-	next    int    // the first request that has not been issued
-	stopped bool   // a request has failed on this side: none behind it is issued
+	base    uint64 // number of the oldest request, counted from 0
+	next    int    // index of the first request not issued
+	stopped bool   // a request failed locally: none after it is issued
 
-	stage  []byte // the data of a short Send, which are sent from a send slot together with the header
+	stage  []byte // the data of a short Send, copied into a send slot after the header
 	staged uint64 // the number of that Send, plus 1
 
 	flight queue.Ring[part] // inner requests, oldest first
-	list   []verbs.SendWR   // those that are about to be posted
-	// the send slot of the last one, if that is a message which can carry a question; otherwise -1
+	list   []verbs.SendWR   // inner requests about to be posted
+	// send slot of the last one, if that is a message that can carry FlagAsk; otherwise -1
 	tail  int32
-	arena []verbs.SGE // their elements
+	arena []verbs.SGE // the elements of list
 
 	adverts adverts // receives of the peer
-	known   uint64  // how many it has told of
+	known   uint64  // how many it has advertised
 
-	reads    int               // inner Reads and atomics that have not been answered
-	awaiting int               // emulated atomics that have not been answered
-	atomic   uint64            // the number of the last Atomic
-	cover    uint64            // so many messages must have been taken that all messages are sure which are not relaxed
+	reads    int               // unanswered inner Reads and atomics
+	awaiting int               // unanswered emulated atomics
+	atomic   uint64            // message number of the last Atomic
+	cover    uint64            // taking this many messages confirms every message that is not relaxed
 	wrote    written           // the last Write that is not relaxed
-	placed   uint64            // the requests before this number have been placed, messages excepted
-	natives  uint64            // those before this number will be, when what is under way is answered
-	partNums [manyParts]uint64 // the numbers of the last Parts
+	placed   uint64            // requests before this number have been placed, except messages
+	natives  uint64            // requests before this number will be, once the outstanding responses arrive
+	partNums [manyParts]uint64 // the message numbers of the last Parts
 	nparts   int
 
-	answers queue.Ring[wire.Header] // owed to the peer
+	answers queue.Ring[wire.Header] // to be sent to the peer
 	rnr     rnr
 }
 
-// request is a send request of the program.
+// request is a send request posted by the program.
 type request struct {
 	id       uint64
 	op       verbs.WROpcode
 	flags    verbs.SendFlags
 	signaled bool
 	relaxed  bool
-	message  bool // it is sure when the peer has taken it, and not before
-	checked  bool // its memory has been checked
-	native   bool // its answer is that of the inner device
+	message  bool // confirmed only once the peer has taken it
+	checked  bool // its memory was checked
+	native   bool // answered by the inner device
 	waiting  bool // for an Answer
 	refused  bool // by this side: it has no inner requests
-	remote   bool // the peer's device has refused it
-	cut      bool // an inner request of it was flushed
+	remote   bool // the peer's device refused it
+	cut      bool // one of its inner requests was flushed
 	status   verbs.WCStatus
 	reason   error
-	parts    int // inner requests that have not completed
+	parts    int // inner requests not yet completed
 	sgl      []verbs.SGE
 	inline   []byte
 	length   uint64
-	sent     uint64 // bytes of it, in Parts
-	covered  uint64 // it is sure when the peer has taken so many messages
+	sent     uint64 // bytes of it sent in Parts, or copied by a QP that is its own peer
+	covered  uint64 // it is confirmed when the peer has taken this many messages
 	addr     uint64
 	rkey     uint32
 	imm      uint32
@@ -76,24 +76,24 @@ type request struct {
 	add, addMask, compare, compareMask, swap, swapMask uint64
 }
 
-// written says when a Write is sure: when the peer has taken so many messages, or when the requests
-// before a number have been placed.
+// written states when a Write is confirmed: when the peer has taken covered messages, or when the
+// requests before number have been placed.
 type written struct{ covered, number uint64 }
 
 // part is an inner request.
 type part struct {
-	req    uint64 // the number of the program's request
-	own    bool   // there is none
+	req    uint64 // number of the program's request
+	own    bool   // it belongs to no request of the program
 	answer bool   // it is a Read or an atomic
 	slot   int32  // -1 = none
 }
 
-// Implementation constants of lists of inner requests.
+// Implementation limits of lists of inner requests.
 const (
 	mostPieces = wire.MaxSGE + 1 // inner requests of one request
 	listLen    = 64
 	arenaLen   = 256
-	stageLen   = 256 // bytes of a Send that are rather copied than gathered: one element more costs more than the copy
+	stageLen   = 256 // bytes of a Send that are copied rather than gathered: a further element costs more than the copy
 )
 
 func (s *sendSide) init(c verbs.QPCap) {
@@ -136,7 +136,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// goOn does what a post has made possible.
+// goOn makes whatever progress a post allows.
 func (q *qp) goOn() {
 	if q.state == verbs.QPStateErr {
 		q.settle()
@@ -186,7 +186,7 @@ func (q *qp) queue(wr *verbs.SendWR) error {
 	return nil
 }
 
-// copyInline takes the data of an inline request. Its keys must be valid too, as on the inner
+// copyInline copies the data of an inline request. Its keys must be valid too, as on the inner
 // device.
 func (q *qp) copyInline(r *request) {
 	r.checked = true
@@ -196,7 +196,7 @@ func (q *qp) copyInline(r *request) {
 	}
 }
 
-// issue starts requests, in order, until one has to wait.
+// issue starts requests in order, until one has to wait.
 func (q *qp) issue() {
 	for !q.stopped && q.next < q.reqs.Len() && (q.state != verbs.QPStateSQD || q.midway()) {
 		r := q.reqs.At(q.next)
@@ -207,7 +207,8 @@ func (q *qp) issue() {
 	}
 }
 
-// begun is how many requests have been issued, one of which only a part has been sent included.
+// begun returns how many requests have been issued, counting one of which only some Parts were
+// sent.
 func (q *qp) begun() int {
 	if q.next < q.reqs.Len() && q.reqs.At(q.next).sent > 0 {
 		return q.next + 1
@@ -215,10 +216,10 @@ func (q *qp) begun() int {
 	return q.next
 }
 
-// midway reports whether a part of the next request has been sent.
+// midway reports whether only a part of the next request has been sent.
 func (q *qp) midway() bool { return q.begun() > q.next }
 
-// roomFor reports whether there is room for the inner requests of any request.
+// roomFor reports whether the inner requests of any request would fit.
 func (q *qp) roomFor() bool {
 	if len(q.list)+mostPieces > cap(q.list) || len(q.arena)+mostPieces+2*mostSGE > cap(q.arena) {
 		q.post()
@@ -226,9 +227,9 @@ func (q *qp) roomFor() bool {
 	return q.flight.Len()+mostPieces+ownSends <= q.depth && len(q.slots.free) > ownSends && q.running()
 }
 
-// start issues a request. It reports false if that has to wait.
+// start issues a request. It reports false if the request has to wait.
 func (q *qp) start(r *request, number uint64) bool {
-	q.staged = 0 // a Send that has waited may have other data by now, if it waited for a Read
+	q.staged = 0 // a Send that waited for a Read may have different data now
 	if right(r.op) == 0 && r.length <= stageLen && !r.checked && r.status == verbs.WCSuccess {
 		r.checked = true
 		var err error
@@ -253,7 +254,7 @@ func (q *qp) start(r *request, number uint64) bool {
 	switch r.op {
 	case verbs.WRRDMAWrite:
 		if q.awaiting > 0 {
-			return false // the agent is not ordered against what the peer's device does
+			return false // the agent is not ordered with the peer's device
 		}
 		if r.length > 0 {
 			q.write(r, number)
@@ -293,17 +294,17 @@ func (q *qp) start(r *request, number uint64) bool {
 	return true
 }
 
-// lax reports whether the peer has a device of the kernel (wire.HelloLax).
+// lax reports whether the peer is a kernel device (wire.HelloLax).
 func (q *qp) lax() bool { return q.peer.Flags&wire.HelloLax != 0 }
 
-// afterReads reports whether the request has to wait for the answers to Reads. A device of the
-// kernel (HelloLax) may be siw, which checks a Read only when it answers it, in another thread:
-// what stands behind a Read that it refuses may have been executed by then.
+// afterReads reports whether the request must wait for outstanding Reads. A kernel device
+// (HelloLax) may be siw, which checks a Read only when it answers it, in another thread: by the
+// time it refuses a Read, it may have executed requests after it.
 func (q *qp) afterReads(r *request) bool {
 	return q.lax() && r.op != verbs.WRRDMARead && q.reads > 0
 }
 
-// checkLocal checks what a request needs on this side: its memory, and a depth.
+// checkLocal checks what a request needs locally: its memory, and an initiator depth.
 func (q *qp) checkLocal(r *request) {
 	one := r.op == verbs.WRRDMARead || isAtomic(r.op)
 	if !r.checked && r.status == verbs.WCSuccess {
@@ -323,20 +324,21 @@ func (q *qp) checkLocal(r *request) {
 
 func noDepth(op verbs.WROpcode) error { return fmt.Errorf("%v with an initiator depth of 0", op) }
 
-// wantAll notes that all requests that have been issued must be known to be sure.
+// wantAll requires confirmation of all requests issued so far.
 func (q *qp) wantAll() { q.want, q.wantWrite = max(q.want, q.cover), q.wrote }
 
-// unsure reports whether a question must tell what is wanted, because nothing else is about to.
+// unsure reports whether confirmation must be requested because no expected response will provide
+// it.
 func (q *qp) unsure() bool {
 	messages := q.want > q.taken
 	writes := q.wantWrite.covered > q.taken && q.wantWrite.number > max(q.placed, q.natives)
-	if q.awaiting > 0 { // the Answer tells of what stands before its Atomic
+	if q.awaiting > 0 { // the Answer confirms what precedes its Atomic
 		messages, writes = messages && q.want > q.atomic, writes && q.wantWrite.covered > q.atomic
 	}
 	return messages || writes
 }
 
-// sure reports whether the peer is known to have what a request brought it.
+// sure reports whether a request is confirmed: the peer is known to have received it.
 func (q *qp) sure(r *request, number uint64) bool {
 	switch {
 	case r.relaxed:
@@ -349,7 +351,7 @@ func (q *qp) sure(r *request, number uint64) bool {
 	return q.taken >= r.covered || number < q.placed
 }
 
-// piece appends an inner request of the request with a number.
+// piece appends an inner request on behalf of request number; r is nil for the engine's own.
 func (q *qp) piece(r *request, number uint64, wr verbs.SendWR, slot int32) {
 	wr.ID = q.place
 	wr.Flags |= verbs.SendSignaled
@@ -365,7 +367,7 @@ func (q *qp) piece(r *request, number uint64, wr verbs.SendWR, slot int32) {
 	q.tail = -1
 }
 
-// keep copies elements to where they stay until they are posted.
+// keep copies elements into the arena, where they stay until they are posted.
 func (q *qp) keep(sgl ...verbs.SGE) []verbs.SGE {
 	at := len(q.arena)
 	q.arena = append(q.arena, sgl...)
@@ -390,7 +392,7 @@ func (q *qp) post() {
 	}
 }
 
-// source returns the elements of a request's data; those of inline data are in a send slot.
+// source returns the elements of a request's data; inline data are first copied to a send slot.
 func (q *qp) source(r *request) (sgl []verbs.SGE, slot int32) {
 	if r.flags&verbs.SendInline == 0 {
 		return r.sgl, -1
@@ -408,9 +410,9 @@ func (q *qp) write(r *request, number uint64) {
 	q.piece(r, number, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RemoteAddr: r.addr, RKey: r.rkey}, slot)
 }
 
-// writeImm sends a Write and its immediate: as Immediate Data, which has no header but is a message
-// all the same, or if that is not possible as a message. Of Immediate Data the peer's engine does
-// not see whether it is solicited.
+// writeImm sends a Write and its immediate, as Immediate Data if possible, which carries no header
+// but counts as a message, and otherwise as a Write and a message. A solicited one takes the second
+// form: the peer's engine cannot see whether Immediate Data are solicited.
 func (q *qp) writeImm(r *request, number uint64) {
 	q.adverts.used()
 	if q.full && r.flags&verbs.SendSolicited == 0 {
@@ -438,15 +440,15 @@ func (r *request) wireFlags() (f uint8) {
 	return f
 }
 
-// A device of the kernel (HelloLax) may be siw, which answers a Read of up to shortRead bytes that
-// crosses a page with wrong bytes.
+// A kernel device (HelloLax) may be siw, which returns wrong bytes for a Read of up to shortRead
+// bytes that crosses a page.
 const (
 	shortRead = 32
 	pageSize  = 4096
 )
 
-// read reads into the elements one after the other, by the second key of their memory if it has
-// one. A Read of nothing shows that what stands before it has arrived, as any request.
+// read reads into one element after the other, using the second key of their memory if it has one.
+// A Read of length 0 is confirmed like a Write.
 func (q *qp) read(r *request, number uint64) {
 	if r.length == 0 {
 		r.covered = q.sent + 1
@@ -496,7 +498,7 @@ func (q *qp) startAtomic(r *request, number uint64) bool {
 	return true
 }
 
-// atomic is an atomic as the agent executes it.
+// atomic returns the operation in the form that the agent executes.
 func (r *request) atomic() wire.AtomicRequest {
 	a := wire.AtomicRequest{RKey: r.rkey, Addr: r.addr}
 	switch r.op {
@@ -515,8 +517,9 @@ func (r *request) atomic() wire.AtomicRequest {
 // ready reports whether the peer has a receive for the next message.
 func (q *qp) ready() bool { return q.adverts.Len() > 0 }
 
-// send issues a Send: in a message; or by Writes into the peer's receive and a message behind them;
-// or in several messages if the receive cannot be written. It reports false if that has to wait.
+// send issues a Send in one of three forms: one message; Writes into the peer's receive, then a
+// message; or several messages if the receive cannot be written. It reports false if the Send has
+// to wait.
 func (q *qp) send(r *request, number uint64) bool {
 	to := q.adverts.totals.At(0)
 	switch {
@@ -569,7 +572,7 @@ func (r *request) immediate() uint32 {
 	return 0
 }
 
-// sendParts sends what is more than one message holds in Parts, as many as the peer has slots for.
+// sendParts sends data that exceed one message in Parts, as many as the peer has slots for.
 func (q *qp) sendParts(r *request, number uint64) bool {
 	most := uint64(q.peer.Threshold)
 	for r.length-r.sent > most {
@@ -598,7 +601,7 @@ func (q *qp) sendParts(r *request, number uint64) bool {
 	return true
 }
 
-// cursor goes through the elements of a request.
+// cursor iterates over the elements of a request.
 type cursor struct {
 	sgl  []verbs.SGE
 	skip uint64 // bytes before the position
@@ -626,7 +629,7 @@ func (c *cursor) take(q *qp, n uint64) []verbs.SGE {
 	return q.arena[at:]
 }
 
-// landed takes the completion of an inner request.
+// landed handles the completion of an inner request.
 func (q *qp) landed(p *part, status verbs.WCStatus) {
 	if p.slot >= 0 {
 		q.slots.give(p.slot)
@@ -655,7 +658,7 @@ func (q *qp) landed(p *part, status verbs.WCStatus) {
 	}
 }
 
-// right is what a peer needs for an operation.
+// right returns the access right that an operation needs at the peer.
 func right(op verbs.WROpcode) verbs.AccessFlags {
 	switch op {
 	case verbs.WRRDMARead:
@@ -668,8 +671,8 @@ func right(op verbs.WROpcode) verbs.AccessFlags {
 	return verbs.AccessRemoteAtomic
 }
 
-// retire completes the requests that are done, in order. What has failed below, or at the peer, the
-// end of the connection completes.
+// retire completes finished requests, in order. Requests that failed on the inner device or at the
+// peer complete when the connection ends.
 func (q *qp) retire() {
 	for q.next > 0 {
 		r := q.reqs.At(0)
@@ -711,22 +714,22 @@ func (q *qp) leave(r *request, status verbs.WCStatus) {
 	q.base++
 }
 
-// rnr counts how often the peer has had no receive for the request that waits. It is asked again
-// and again, as InfiniBand tries.
+// rnr counts how often the peer had no receive for the request that waits. The peer is queried
+// repeatedly, in place of InfiniBand's RNR retries.
 type rnr struct {
-	number  uint64      // of the request, plus 1; 0 = none has waited
-	asked   uint64      // the number of the message by whose answer the peer shows what it has; 0 = it is to be asked
+	number  uint64      // number of the request, plus 1; 0 = none has waited
+	asked   uint64      // number of the message whose answer shows whether the peer has a receive; 0 = to be sent
 	naks    int         // answers without a receive
-	timer   *time.Timer // of the time until it is asked again
+	timer   *time.Timer // runs until the next query
 	resting bool
 }
 
-// rnrTimes are the times of min_rnr_timer (ibv_modify_qp(3)), in units of 10 us.
+// rnrTimes are the intervals of min_rnr_timer (ibv_modify_qp(3)) in units of 10 us.
 var rnrTimes = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
 	2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152}
 
-// rnrRetries is how often the peer is asked again: the peer has said it when the connection was
-// made, or if the QP was brought up by hand, it is an attribute of this side.
+// rnrRetries returns the RNR retry count: the peer's, from connection setup, or for a QP brought up
+// manually the attribute of this side.
 func (q *qp) rnrRetries() uint8 {
 	if q.hand != nil {
 		return q.hand.attr.RNRRetry
@@ -734,7 +737,7 @@ func (q *qp) rnrRetries() uint8 {
 	return q.peer.RNRRetries
 }
 
-// notReady is called when the first request that has not been issued may wait for a receive of the
+// notReady is called when the first request not yet issued may be waiting for a receive of the
 // peer.
 func (q *qp) notReady() {
 	if q.stopped || q.next == q.reqs.Len() || q.rnrRetries() == 7 || q.state == verbs.QPStateSQD {
@@ -757,7 +760,7 @@ func (q *qp) notReady() {
 	}
 }
 
-// rnrOf is what has been counted for the request with a number, the one that waits.
+// rnrOf returns the counters for the waiting request, and resets them if it is a new one.
 func (q *qp) rnrOf(number uint64) *rnr {
 	n := &q.rnr
 	if n.number != number+1 {
@@ -772,7 +775,7 @@ func (q *qp) rnrOf(number uint64) *rnr {
 
 func noReceive(n *rnr) error { return fmt.Errorf("the peer has had no receive %d times", n.naks+1) }
 
-// restRNR lets the time of a min_rnr_timer pass before the peer is asked again.
+// restRNR waits for the interval of a min_rnr_timer before the next query.
 func (q *qp) restRNR(timer uint8) {
 	n := &q.rnr
 	n.naks++

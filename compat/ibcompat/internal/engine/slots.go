@@ -9,27 +9,27 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What a peer may have under way at a time, besides one message for each receive that it has been
-// told of: so many receive slots are needed. A slot is posted again before what its message brought
-// takes effect, so they never run out. Each number is checked when a message arrives: a peer that
-// sends more ends the connection.
+// What a peer may have outstanding, besides one message for each receive advertised to it. This
+// determines the number of receive slots. A slot is reposted before the effects of its message
+// become visible, so slots never run out. Each bound is checked when a message arrives; a peer that
+// exceeds one loses the connection.
 //
 //	window  Atomics: the next one needs an Answer
-//	window  Answers: there is one for each Atomic of ours
-//	parts   Parts: the next one needs the peer's count; said in the hello
-//	1       question, as a Credit: the next one needs the answer to the last
-//	1       Ack: the answer to a question of ours
+//	window  Answers: one for each Atomic of ours
+//	parts   Parts: the next one needs the peer's count; set in the hello
+//	1       request for an acknowledgement, as a Credit: the next one needs the answer to the last
+//	1       Ack: the answer to our own request
 //	1       hello
 //	1       Bye, or Refused
 const (
 	window = 16
 
-	// Parts are what all long messages come in if receives cannot be opened.
+	// All long messages are sent in Parts if receives cannot be opened; then more are allowed.
 	fewParts  = 4
 	manyParts = 32
 )
 
-// parts is how many Parts a peer may have under way.
+// parts returns how many Parts a peer may have outstanding.
 func (c *vcontext) parts() int {
 	if c.opener != nil {
 		return fewParts
@@ -39,28 +39,27 @@ func (c *vcontext) parts() int {
 
 func (c *vcontext) ownSlots() int { return 2*window + c.parts() + 4 }
 
-// ownSends are the send slots and places in the inner queue that the program's requests leave free:
-// for Answers, a question, an Ack, the hello and Bye. So these never wait for the program's
-// requests, which may wait for the peer.
+// ownSends is the number of send slots and inner queue entries reserved for the engine: for
+// Answers, a request for an acknowledgement, an Ack, the hello and Bye. These messages therefore
+// never wait for the program's requests, which may in turn be waiting for the peer.
 const ownSends = window + 4
 
 // Lengths in bytes.
 const (
 	mostEager  = 4096    // the longest message that is copied into a receive
 	leastEager = 512     //
-	leastPart  = 64      // of the peer's
-	slotMemory = 1 << 20 // how much memory the receive slots may take before mostEager is lowered
-	advertRoom = 256     // in a receive slot besides header and payload
-	sendSlot   = 2048    // of a send slot: header, adverts, and inline data or an atomic
+	leastPart  = 64      // smallest threshold accepted from the peer
+	slotMemory = 1 << 20 // memory for receive slots above which the eager size is reduced
+	advertRoom = 256     // in a receive slot, in addition to header and payload
+	sendSlot   = 2048    // length of a send slot: header, adverts, and inline data or an atomic
 )
 
-// slots are the places of a QP in registered memory where messages arrive, and those from which
-// headers are sent.
+// slots is the registered memory of a QP in which messages arrive and from which headers are sent.
 type slots struct {
 	mr    *verbs.MR
-	recvs int     // receive slots, from 0
-	eager uint32  // payload of a receive slot
-	free  []int32 // send slots
+	recvs int     // number of receive slots; they come first
+	eager uint32  // payload bytes of a receive slot
+	free  []int32 // free send slots
 }
 
 func newSlots(pd *verbs.PD, recvs, maxSend int) (s slots, err error) {
@@ -82,10 +81,10 @@ func (s *slots) recvSGE(i int) verbs.SGE {
 	return verbs.SGE{Addr: s.mr.Addr() + uint64(i*s.recvLen()), Length: uint32(s.recvLen()), LKey: s.mr.LKey()}
 }
 
-// received is a message of n bytes.
+// received returns the message of n bytes in receive slot i.
 func (s *slots) received(i int, n uint32) []byte { return s.mr.Bytes()[i*s.recvLen():][:n] }
 
-// take returns a send slot. There is one: see room.
+// take returns a send slot. One is free: roomFor or maySpeak was checked.
 func (s *slots) take() int32 {
 	last := len(s.free) - 1
 	i := s.free[last]
@@ -97,7 +96,7 @@ func (s *slots) give(i int32) { s.free = append(s.free, i) }
 
 func (s *slots) sendOffset(i int32) int { return s.recvs*s.recvLen() + int(i)*sendSlot }
 
-// sendBytes is an empty slice in the memory of a send slot.
+// sendBytes returns an empty slice backed by a send slot.
 func (s *slots) sendBytes(i int32) []byte { return s.mr.Bytes()[s.sendOffset(i):][:0:sendSlot] }
 
 func (s *slots) sendSGE(i int32, n int) verbs.SGE {
@@ -114,7 +113,7 @@ func (q *qp) fill() error {
 	return nil
 }
 
-// slotBit marks the ID of a receive slot in the inner queue.
+// slotBit marks the IDs of receive slots in the inner queue.
 const slotBit = 1 << 31
 
 // repost posts a receive slot. The caller holds mu.

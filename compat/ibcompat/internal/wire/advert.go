@@ -4,32 +4,31 @@ package wire
 
 import "encoding/binary"
 
-// Segment is a range of memory that the peer may write to.
+// Segment is a memory range that the peer may write to.
 type Segment struct {
 	Addr   uint64
 	RKey   uint32
 	Length uint32
 }
 
-// SegmentLen and AdvertLen are lengths in bytes: of a segment, and of an advert without its
-// segments.
+// SegmentLen and AdvertLen are encoded lengths in bytes, AdvertLen without the segments.
 const (
 	SegmentLen = 16
 	AdvertLen  = 8
 )
 
-// Advert is a receive that the peer may fill:
+// Advert announces a receive that the peer may fill:
 //
 //	0  total   4  segments   5  reserved, 0   8  segments: address 8, key 4, length 4
 //
-// Total is the sum of the lengths. An advert without segments tells the length alone: the message
-// must not be written.
+// Total is the sum of the segment lengths. An advert without segments announces only the length;
+// the peer must not write into that receive.
 type Advert struct {
 	Total    uint32
 	Segments []Segment
 }
 
-// Append appends the advert.
+// Append appends the encoded advert to b.
 func (a *Advert) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, a.Total)
 	b = append(b, byte(len(a.Segments)), 0, 0, 0)
@@ -41,7 +40,7 @@ func (a *Advert) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAdvert decodes an advert into a, whose Segments it uses again, and returns what follows.
+// ParseAdvert decodes an advert into a, reusing its Segments, and returns the bytes after it.
 func ParseAdvert(b []byte, a *Advert) (rest []byte, err error) {
 	if len(b) < AdvertLen {
 		return nil, bad("advert", "length", uint64(len(b)))
@@ -77,19 +76,19 @@ func ParseAdvert(b []byte, a *Advert) (rest []byte, err error) {
 const AtomicLen = 48
 
 // AtomicRequest is the payload of an Atomic. Both operations are the masked ones of RFC 7306
-// section 5.1: without masks, those of the CmpSwap have all bits, and that of the FetchAdd none.
+// section 5.1. A plain CmpSwap has all bits set in both masks, a plain FetchAdd none.
 //
-//	0   operation, 0 FetchAdd or 1 CmpSwap   1   reserved, 0         4   key       8   address
-//	16  add or swap                          24  add or swap mask    32  compare   40  compare mask
+//	0   operation, 0 FetchAdd or 1 CmpSwap   1   reserved, 0        4   key      8   address
+//	16  add or swap                          24  add or swap mask   32  compare  40  compare mask
 type AtomicRequest struct {
 	CmpSwap              bool
 	RKey                 uint32
 	Addr                 uint64
 	Operand, Mask        uint64 // Add and AddMask, or Swap and SwapMask
-	Compare, CompareMask uint64 // CmpSwap, otherwise 0
+	Compare, CompareMask uint64 // CmpSwap; otherwise 0
 }
 
-// Append appends the request.
+// Append appends the encoded request to b.
 func (r *AtomicRequest) Append(b []byte) []byte {
 	op := byte(0)
 	if r.CmpSwap {
@@ -103,7 +102,7 @@ func (r *AtomicRequest) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAtomic decodes the payload of an Atomic, which is nothing else.
+// ParseAtomic decodes the payload of an Atomic, which must have exactly this length.
 func ParseAtomic(b []byte) (AtomicRequest, error) {
 	if len(b) != AtomicLen {
 		return AtomicRequest{}, bad("atomic", "length", uint64(len(b)))

@@ -6,39 +6,40 @@ import "encoding/binary"
 
 // Flags of a Greeting.
 const (
-	FlagEngine = 1 << 0 // of a refusal: not the program has refused, but its device
-	FlagHand   = 1 << 1 // between QPs that were brought up by hand: a Call follows, or in a refusal a Refusal
+	FlagEngine = 1 << 0 // in a refusal: the device refused, not the program
+	FlagHand   = 1 << 1 // between QPs brought up manually: a Call follows, or a Refusal in a rejection
 )
 
-// Name is what a QP is called in InfiniBand: the GID of its port and its number. There it is what
-// programs tell each other.
+// Name identifies a QP as InfiniBand does: by the GID of its port and its QP number. Programs that
+// connect QPs themselves exchange these.
 type Name struct {
-	GID [16]byte // an IP address, an IPv4 address as an IPv4-mapped one
+	GID [16]byte // an IP address; IPv4 as an IPv4-mapped IPv6 address
 	QPN uint32   // 24 bits
 }
 
-// CallLen is the length of a Call in bytes. It fits where the data of a program stand.
+// CallLen is the length of a Call in bytes. A Call travels in place of the program's private data,
+// and fits there.
 const CallLen = 48
 
-// Call is what a QP that was brought up by hand tells the one that it wants, and the answer: from
-// whom to whom, and the packet sequence numbers with which they send, which only their programs
-// have told each other:
+// Call is what a QP brought up manually sends to the QP it wants to reach, and also the answer. It
+// holds both names and both initial packet sequence numbers, which only the two programs have
+// exchanged:
 //
-//	0  GID of the caller   16  GID of the other   32  number of the caller's QP   36  number of the other
-//	40  PSN of the caller's QP   44  PSN of the other
+//	0   GID of the caller           16  GID of the other
+//	32  number of the caller's QP   36  number of the other
+//	40  PSN of the caller's QP      44  PSN of the other
 type Call struct {
 	From, To       Name
 	FromPSN, ToPSN PSN
 }
 
-// PSN is the number of the first packet that a QP sends, if it is known. On the wire a known one
-// has bit 31.
+// PSN is the initial send PSN of a QP, if known. Bit 31 marks a known PSN on the wire.
 type PSN struct {
 	Known bool
-	Value uint32 // 24 bits; 0 if it is not known
+	Value uint32 // 24 bits; 0 if unknown
 }
 
-// KnownPSN is a PSN that a program has set, of 24 bits.
+// KnownPSN returns a PSN that a program set, 24 bits.
 func KnownPSN(v uint32) PSN { return PSN{true, v} }
 
 const (
@@ -53,7 +54,7 @@ func (p PSN) word() uint32 {
 	return psnKnown | p.Value
 }
 
-// Append appends the call.
+// Append appends the encoded call to b.
 func (c *Call) Append(b []byte) []byte {
 	b = append(append(b, c.From.GID[:]...), c.To.GID[:]...)
 	b = binary.BigEndian.AppendUint32(b, c.From.QPN)
@@ -62,17 +63,17 @@ func (c *Call) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, c.ToPSN.word())
 }
 
-// Back is the call in the other direction.
+// Back returns the call in the opposite direction.
 func (c *Call) Back() Call { return Call{From: c.To, To: c.From, FromPSN: c.ToPSN, ToPSN: c.FromPSN} }
 
-// Meets reports whether a call of the peer's is for the QP whose own call c is: whether each names
-// the other, and of the PSNs that both tell one is the same.
+// Meets reports whether c and the peer's call are for the same pair of QPs: each names the other,
+// and at least one PSN known to both is equal.
 func (c *Call) Meets(peer *Call) bool {
 	same := func(a, b PSN) bool { return a.Known && a == b }
 	return c.From == peer.To && c.To == peer.From && (same(c.FromPSN, peer.ToPSN) || same(c.ToPSN, peer.FromPSN))
 }
 
-// ParseCall decodes a call. What follows it is ignored.
+// ParseCall decodes a call. Bytes after it are ignored.
 func ParseCall(b []byte) (c Call, err error) {
 	if len(b) < CallLen {
 		return Call{}, bad("call", "length", uint64(len(b)))
@@ -98,15 +99,15 @@ func ParseCall(b []byte) (c Call, err error) {
 	return c, nil
 }
 
-// Refusal says why a call is refused. It is one byte.
+// Refusal is the reason why a call was refused, one byte on the wire.
 type Refusal uint8
 
 const (
-	NoQP  Refusal = 1 // no QP of the device waits for this call. Whoever is not the peer learns nothing else
-	Taken Refusal = 4 // the QP has a connection already: to its peer only
+	NoQP  Refusal = 1 // no QP of the device waits for this call; anyone but the peer gets no other reason
+	Taken Refusal = 4 // the QP is already connected; sent to its peer only
 )
 
-// String says it in words.
+// String returns the reason in words.
 func (r Refusal) String() string {
 	switch r {
 	case NoQP:

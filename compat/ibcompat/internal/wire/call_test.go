@@ -16,8 +16,8 @@ func sampleCall() Call {
 	return c
 }
 
-// TestCall: what is encoded can be decoded, what is cut anywhere cannot, and what is out of range
-// is named.
+// TestCall checks that an encoded call can be decoded, that a truncated one cannot, and that errors
+// name the value out of range.
 func TestCall(t *testing.T) {
 	good := sampleCall()
 	b := good.Append(nil)
@@ -44,7 +44,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestCallPSN: a PSN that is not known has no value.
+// TestCallPSN checks that an unknown PSN has no value.
 func TestCallPSN(t *testing.T) {
 	c := sampleCall()
 	c.ToPSN = PSN{}
@@ -57,8 +57,8 @@ func TestCallPSN(t *testing.T) {
 	require.ErrorContains(t, err, "PSN 0x1")
 }
 
-// TestCallMeets: the names of both must fit, and one PSN that both know. What only one side knows
-// says nothing.
+// TestCallMeets checks that both names must match, and one PSN known to both. A PSN that only one
+// side knows is ignored.
 func TestCallMeets(t *testing.T) {
 	ours := Call{From: sampleCall().From, To: sampleCall().To, FromPSN: KnownPSN(5), ToPSN: KnownPSN(6)}
 	for name, c := range map[string]struct {
@@ -105,7 +105,7 @@ func TestRefusal(t *testing.T) {
 	require.Equal(t, "unknown refusal 99", Refusal(99).String())
 }
 
-// FuzzCall: nothing that a peer sends causes a panic, and what is accepted is what was sent.
+// FuzzCall checks that no input causes a panic, and that an accepted one encodes to the same bytes.
 func FuzzCall(f *testing.F) {
 	c := sampleCall()
 	f.Add(c.Append(nil))

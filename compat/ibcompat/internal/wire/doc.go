@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package wire is the codec of what two ibcompat devices say to each other over iWARP. It knows
-// nothing of queues and memory. Numbers are in network byte order. Three things are sent:
+// Package wire encodes and decodes what two ibcompat devices exchange over iWARP. It knows nothing
+// about queues or memory. Integers are in network byte order. There are three formats:
 //
-//   - the [Greeting], 8 bytes at the start of the private data, by which either side finds out that
-//     the other speaks this protocol, before a connection exists;
-//   - the [Hello], the first message of each side, with what it can do and how much room it has;
-//   - messages: a [Header] of 32 bytes, then the [Advert]s that it counts, then the payload of its
-//     kind.
+//   - the [Greeting], 8 bytes at the start of the connection manager's private data, by which each
+//     side learns, before a connection exists, that the other speaks this protocol;
+//   - the [Hello], the first message of each side, which states its capabilities and limits;
+//   - messages: a 32-byte [Header], the [Advert]s it counts, and the payload of its kind.
 //
-// Decoding checks everything that can be checked without knowing the connection: versions, kinds,
-// flags that a kind has, counts, lengths. An error is a *[FormatError], which names the field and
-// its value. Nothing is allocated by a length that the peer names. What a decoder returns encodes
-// to the bytes that it was decoded from.
+// Decoding checks everything that can be checked without the state of the connection: versions,
+// kinds, the flags each kind allows, counts and lengths. It returns a *[FormatError] that names the
+// offending field and its value. No allocation is sized by a length from the peer. Encoding a
+// decoded value yields the bytes it was decoded from.
 package wire
 
 import "fmt"
 
-// FormatError says what is wrong with something that was received.
+// FormatError describes a malformed field in received data.
 type FormatError struct {
 	Part  string // "greeting", "hello", "header", "advert", "atomic"
-	Field string // "length" if it is too short, otherwise the field
+	Field string // "length" if Part is too short, otherwise the name of the field
 	Value uint64
 }
 

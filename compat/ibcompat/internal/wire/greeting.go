@@ -7,22 +7,22 @@ import (
 	"errors"
 )
 
-// Sizes of private data, in bytes. 251 is what siw of Linux carries, and 56 what InfiniBand does; a
-// program gets 48 everywhere.
+// Sizes of private data, in bytes. Linux's siw carries 251 and InfiniBand 56; a program gets 48
+// everywhere.
 const (
 	GreetingLen = 8
 	MaxPrivate  = 48
 )
 
-// Version is the version of the protocol.
+// Version is the protocol version.
 const Version = 2
 
 const magic = 0x1b5a
 
-// ErrNoGreeting: the private data are not those of a device of this package.
+// ErrNoGreeting reports private data that do not come from a device of this package.
 var ErrNoGreeting = errors.New("ibcompat: the peer is not an ib: device")
 
-// VersionError says that the peer speaks another version of the protocol.
+// VersionError reports a peer that speaks another protocol version.
 type VersionError struct{ Version uint8 }
 
 // Error names both versions.
@@ -37,17 +37,18 @@ func digits(v uint8) string {
 	return string('0' + rune(v))
 }
 
-// Greeting is the beginning of the private data:
+// Greeting is the start of the private data:
 //
 //	0  magic 0x1b5a   2  version   3  flags   5  length of the program's data   6  reserved, 0
 //
-// Flags that are not known are ignored, and so is what is reserved. The program's data follow.
+// Unknown flags and the reserved bytes are ignored. The program's data follow.
 type Greeting struct {
 	Flags   uint16
 	Private []byte // at most MaxPrivate bytes
 }
 
-// Append appends the greeting and the program's data. The caller has checked their length.
+// Append appends the encoded greeting and the program's data to b. The caller has checked their
+// length.
 func (g *Greeting) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, magic)
 	b = append(b, Version)
@@ -56,9 +57,9 @@ func (g *Greeting) Append(b []byte) []byte {
 	return append(b, g.Private...)
 }
 
-// ParseGreeting decodes private data. Private points into them. What follows it is ignored:
-// InfiniBand and some iWARP devices deliver more bytes than were sent. The error Is ErrNoGreeting,
-// or is a *VersionError or a *FormatError.
+// ParseGreeting decodes private data; Private aliases b. Bytes after the program's data are
+// ignored, because InfiniBand and some iWARP devices deliver more than was sent. The error Is
+// ErrNoGreeting, or is a *VersionError or a *FormatError.
 func ParseGreeting(b []byte) (Greeting, error) {
 	switch {
 	case len(b) < GreetingLen || binary.BigEndian.Uint16(b) != magic:

@@ -4,35 +4,35 @@ package wire
 
 import "encoding/binary"
 
-// Kind says what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
 const (
-	Data     Kind = 1 + iota // a Send; the payload follows, and is copied into the receive
-	Placed                   // a Send; the payload has been written into the receive
-	WriteImm                 // the immediate of a Write that stands before it
-	TooLong                  // a Send that is longer than the receive: both sides fail
-	Credit                   // adverts; Value has the rights of the QP (verbs.AccessFlags)
-	Ack                      // nothing but the count
-	Atomic                   // a request of an emulated atomic, see AtomicRequest
-	Answer                   // to the oldest Atomic that has none; Value is the original value
-	Bye                      // the last message of a side
-	Part                     // the payload is a part of a Send; the rest of it follows in Parts and in Data
-	// the last message of a side: the message behind the count could not be received, Status says
-	// why
+	Data     Kind = 1 + iota // a Send; the payload follows and is copied into the receive
+	Placed                   // a Send; its payload was written into the receive beforehand
+	WriteImm                 // the immediate of the preceding Write
+	TooLong                  // a Send longer than the receive; both sides fail
+	Credit                   // adverts; Value holds the access rights of the QP (verbs.AccessFlags)
+	Ack                      // only the Taken count
+	Atomic                   // an emulated atomic, see AtomicRequest
+	Answer                   // answers the oldest pending Atomic; Value is the original value
+	Bye                      // the sender's last message
+	Part                     // the payload is a fragment of a Send; the rest follows in further Parts and a final Data
+	// the sender's last message: the message after the first Taken ones could not be received;
+	// Status is the reason
 	Refused
 	kindEnd
 )
 
 // Flags of a message.
 const (
-	FlagImm       = 1 << 0 // Imm is an immediate: Data, Placed, WriteImm (always)
-	FlagSolicited = 1 << 1 // the completion of the receive is a solicited event: Data, Placed, WriteImm
-	FlagAsk       = 1 << 2 // an Ack is asked for, if nothing else is about to be sent
-	FlagAck       = 1 << 3 // this answers a FlagAsk
+	FlagImm       = 1 << 0 // Imm holds an immediate: Data, Placed, WriteImm (always)
+	FlagSolicited = 1 << 1 // completing the receive is a solicited event: Data, Placed, WriteImm
+	FlagAsk       = 1 << 2 // requests an Ack if nothing else is about to be sent
+	FlagAck       = 1 << 3 // answers a FlagAsk
 )
 
-// flagsOf are those that a kind may have.
+// flagsOf lists the flags that each kind allows.
 var flagsOf = [kindEnd]uint8{
 	Data:     FlagImm | FlagSolicited | FlagAsk | FlagAck,
 	Placed:   FlagImm | FlagSolicited | FlagAsk | FlagAck,
@@ -50,30 +50,31 @@ var flagsOf = [kindEnd]uint8{
 // HeaderLen is the length of a header in bytes.
 const HeaderLen = 32
 
-// MaxAdverts is how many adverts a message may have, and MaxTold how many receives a side may tell
-// of that the peer has not used.
+// MaxAdverts is the maximum number of adverts in a message, MaxTold the maximum number of
+// advertised receives that the peer has not used.
 const (
 	MaxAdverts = 64
 	MaxTold    = 4096
 )
 
-// Header begins each message after the hello:
+// Header starts every message after the hello:
 //
-//	0  kind   1  flags   2  adverts   3  status   4  immediate   8  value   16  taken   24  number of the first advert
+//	0  kind   1  flags   2  adverts   3  status   4  immediate
+//	8  value   16  taken   24  number of the first advert
 type Header struct {
 	Kind    Kind
 	Flags   uint8
-	Adverts uint8  // how many follow
-	Status  uint8  // Answer, Refused: an ibv_wc_status, otherwise 0
-	Imm     uint32 // with FlagImm, otherwise 0
-	// Data, Part: bytes of the payload; Placed, WriteImm, TooLong: bytes of the message; both up to
-	// 32 bits; or see Kind; or 0
+	Adverts uint8  // number of adverts that follow
+	Status  uint8  // Answer, Refused: an ibv_wc_status; otherwise 0
+	Imm     uint32 // with FlagImm; otherwise 0
+	// Data, Part: length of the payload; Placed, WriteImm, TooLong: length of the message, in bytes
+	// and below 1<<32; other kinds: see Kind, or 0
 	Value uint64
-	Taken uint64 // messages that this side has taken from the other since the hello; it confirms all before them
-	First uint64 // the number of the first advert of this message; adverts are counted from 0
+	Taken uint64 // messages that the sender has taken since the hello; confirms all of them
+	First uint64 // number of this message's first advert; adverts are counted from 0
 }
 
-// Append appends the header.
+// Append appends the encoded header to b.
 func (h *Header) Append(b []byte) []byte {
 	b = append(b, byte(h.Kind), h.Flags, h.Adverts, h.Status)
 	b = binary.BigEndian.AppendUint32(b, h.Imm)
@@ -82,10 +83,10 @@ func (h *Header) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.First)
 }
 
-// Ask adds a FlagAsk to a header that Append has made, of a kind that may have one.
+// Ask sets FlagAsk in an encoded header, whose kind must allow it.
 func Ask(header []byte) { header[1] |= FlagAsk }
 
-// ParseHeader decodes the header of a message and returns what follows it.
+// ParseHeader decodes the header of a message and returns the bytes after it.
 func ParseHeader(b []byte) (h Header, rest []byte, err error) {
 	if len(b) < HeaderLen {
 		return Header{}, nil, bad("header", "length", uint64(len(b)))

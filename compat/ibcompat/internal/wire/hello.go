@@ -4,47 +4,49 @@ package wire
 
 import "encoding/binary"
 
-// HelloLen is the length of a hello in bytes. A longer one is of a later minor revision; the rest
-// is ignored.
+// HelloLen is the length of a hello in bytes. A later minor revision may send a longer one; the
+// rest is ignored.
 const HelloLen = 32
 
-// Limits of what a hello may say.
+// Limits of the values in a hello.
 const (
-	MinSlot   = HeaderLen + 256 // bytes of a slot
+	MinSlot   = HeaderLen + 256 // length of a slot in bytes
 	MaxSlot   = 1 << 20
 	MaxSlots  = 1 << 16
-	MaxWindow = 256 // atomics in progress
+	MaxWindow = 256 // concurrent atomics
 	MaxParts  = 64
-	MaxSGE    = 16 // segments of one advertised receive
+	MaxSGE    = 16 // segments of an advertised receive
 )
 
-// Hello is what a side tells the other before anything else:
+// Hello is the first message that each side sends:
 //
 //	0  kind, 0xff   1  max segments   2  RNR timer   3  RNR retries   4  native operations
-//	8  slot length   12  slots   16  threshold   20  window   22  flags   23  parts   24  QP number   28  reserved
+//	8  slot length   12  slots   16  threshold   20  window   22  flags   23  parts
+//	24  QP number   28  reserved
 type Hello struct {
-	Segments   uint8  // of a receive that the sender of the hello advertises, 1 to MaxSGE
-	RNRTimer   uint8  // min_rnr_timer, 0 to 31: how long the peer waits for a receive of this side, by its retry count
-	RNRRetries uint8  // rnr_retry, 0 to 7: how often the peer tries again; 7 = for ever
-	Native     uint32 // a verbs.OpSet: what this side executes for the peer natively
-	SlotLen    uint32 // bytes of each slot of this side; a message is at most so long
-	Slots      uint32 // the number of slots
-	// longer payloads are written into the receive, or come in Parts; at most SlotLen less the
-	// headers
+	Segments   uint8  // maximum segments of a receive that this side advertises, 1 to MaxSGE
+	RNRTimer   uint8  // min_rnr_timer of this side, 0 to 31: the interval between the peer's retries
+	RNRRetries uint8  // rnr_retry for the peer, 0 to 7: how often it retries; 7 = indefinitely
+	Native     uint32 // a verbs.OpSet: what this side executes natively for the peer
+	SlotLen    uint32 // length of each of this side's slots, and so of a message, in bytes
+	Slots      uint32 // number of slots
+	// Longer payloads are written into the receive or sent in Parts; in bytes, at most SlotLen less
+	// the headers.
 	Threshold uint32
-	Window    uint16 // atomics that the peer may have in progress, 1 to MaxWindow
+	Window    uint16 // concurrent atomics allowed to the peer, 1 to MaxWindow
 	Flags     uint8  // HelloLax; others are ignored
-	Parts     uint8  // Parts that the peer may send before they are taken, 1 to MaxParts
+	Parts     uint8  // Parts that the peer may have outstanding, 1 to MaxParts
 	QPNum     uint32 // 24 bits
 }
 
-// HelloLax in the flags of a hello: the device lets the peer do what the memory allows, also if the
-// QP does not. So the peer has to refuse requests for which it has not been told of the right.
+// HelloLax is the flag of a device that enforces only the access rights of memory regions, not
+// those of the QP. The peer itself must therefore refuse its requests for which this side has not
+// announced the right.
 const HelloLax = 1
 
 const kindHello = 0xff
 
-// Append appends the hello.
+// Append appends the encoded hello to b.
 func (h *Hello) Append(b []byte) []byte {
 	b = append(b, kindHello, h.Segments, h.RNRTimer, h.RNRRetries)
 	b = binary.BigEndian.AppendUint32(b, h.Native)

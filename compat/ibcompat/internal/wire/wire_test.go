@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// message decodes a whole message, and returns what it encodes to.
+// message decodes a whole message and returns its encoding.
 func message(b []byte) ([]byte, error) {
 	h, rest, err := ParseHeader(b)
 	if err != nil {
@@ -60,8 +60,8 @@ func samples() [][]byte {
 	return all
 }
 
-// TestMessages: what is encoded can be decoded, what is cut anywhere cannot, and no byte of it is
-// ignored.
+// TestMessages checks that an encoded message can be decoded, that a truncated one cannot, and that
+// no byte is ignored.
 func TestMessages(t *testing.T) {
 	for _, b := range samples() {
 		got, err := message(b)
@@ -141,7 +141,8 @@ func TestGreeting(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoGreeting)
 }
 
-// FuzzMessage: nothing that a peer sends causes a panic, and what is accepted is what was sent.
+// FuzzMessage checks that no input causes a panic, and that an accepted one encodes to the same
+// bytes.
 func FuzzMessage(f *testing.F) {
 	for _, b := range samples() {
 		f.Add(b)
