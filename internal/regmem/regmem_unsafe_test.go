@@ -71,7 +71,7 @@ func TestLastWordIsWhole(t *testing.T) {
 		}
 	})
 	var src [12]byte
-	rounds := uint32(10_000_000) // the built-in copy is caught half-way once in several million rounds
+	rounds := uint32(10_000_000) // copy is caught half-way once in several million rounds
 	if race.Enabled {
 		rounds = 200_000 // the race detector is slow, and here only must not report anything
 	}

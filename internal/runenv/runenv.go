@@ -6,7 +6,7 @@ package runenv
 
 // The environment of a program started by "goverbs run".
 const (
-	Device = "GOVERBS_RUN_DEVICE" // the device: usiw0 (default) or usiw0-plain, optionally prefixed by ib:
+	Device = "GOVERBS_RUN_DEVICE" // usiw0 (default) or usiw0-plain, optionally after ib:
 	Addr   = "GOVERBS_RUN_ADDR"   // usiw.Config.Addr
 	MTU    = "GOVERBS_RUN_MTU"    // usiw.Config.MTU
 	CRC    = "GOVERBS_RUN_CRC"    // usiw.Config.CRC: on, off or auto
@@ -14,7 +14,7 @@ const (
 	// to its name
 	Pcap     = "GOVERBS_RUN_PCAP"
 	PID      = "GOVERBS_RUN_PID"       // the process that became CMD
-	KeepReal = "GOVERBS_RUN_KEEP_REAL" // neither empty nor 0: the program also has the kernel devices
+	KeepReal = "GOVERBS_RUN_KEEP_REAL" // neither empty nor 0: kernel devices too
 	// neither empty nor 0: report on stderr what the device lacks and why calls fail
 	Verbose = "GOVERBS_RUN_VERBOSE"
 )
