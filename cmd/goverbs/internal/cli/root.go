@@ -107,7 +107,7 @@ func newRoot() *cobra.Command {
 		},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // newCompletion replaces it
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // replaced by newCompletion
 	}
 	root.SetFlagErrorFunc(wrongOption)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version, as the command of this name does")

@@ -21,7 +21,7 @@ import (
 type deviceReport struct {
 	Name      string            `json:"name"`
 	Provider  string            `json:"provider"`
-	Driver    string            `json:"driver,omitempty"` // set if the device can do more than others of its driver
+	Driver    string            `json:"driver,omitempty"` // set if the device extends its driver
 	Transport string            `json:"transport"`
 	NodeGUID  string            `json:"node_guid"`
 	Ports     []portReport      `json:"ports"`

@@ -89,7 +89,7 @@ func (o Options) environ(env []string, shim string) ([]string, error) {
 		}
 	}
 	env = slices.Clone(env)
-	preload := []string{shim} // before existing entries, which may be libraries with the same functions
+	preload := []string{shim} // before other libraries, which may have the same functions
 	for _, s := range env {
 		if old, ok := strings.CutPrefix(s, "LD_PRELOAD="); ok {
 			for _, file := range strings.FieldsFunc(old, func(r rune) bool { return r == ':' || r == ' ' }) {
@@ -118,7 +118,7 @@ func (o Options) environ(env []string, shim string) ([]string, error) {
 	set(runenv.CRC, crc)
 	pcap, err := o.Pcap, error(nil)
 	if pcap != "" {
-		if pcap, err = filepath.Abs(pcap); err != nil { // the program may change its directory first
+		if pcap, err = filepath.Abs(pcap); err != nil { // the program may change directory first
 			return nil, err
 		}
 	}
