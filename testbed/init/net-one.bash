@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 
-# One host with both devices. Each is on a virtual cable of its own, whose other end (d1, e1) is up but not used.
+# One host with both devices. Each is on its own virtual cable, whose other end (d1, e1) is up but
+# unused.
 
-# nic DEVICE TYPE NETDEV PEER NET makes an RDMA device on one end of a new cable, with addresses 10.NET.0.1 and fd00:NET::1.
+# nic DEVICE TYPE NETDEV PEER NET creates an RDMA device on one end of a new cable, with addresses
+# 10.NET.0.1 and fd00:NET::1.
 nic() {
 	ip link add "$3" type veth peer name "$4"
 	ip link set "$3" up

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
 
-# Two hosts, 1 and 2. All devices are seen from every network namespace; the connection manager goes by the namespace and
-# the address.
+# Two hosts, 1 and 2. All devices are visible in every network namespace; the connection manager
+# selects one by the namespace and the address.
 
 # siw: h1 (10.77.0.1, fd00:77::1, d1, siw1) and h2 (10.77.0.2, fd00:77::2, d2, siw2) are network namespaces.
 for i in 1 2; do
@@ -16,16 +16,17 @@ for i in 1 2; do
 	ip -n h$i addr add fd00:77::$i/64 dev d$i
 	ip -n h$i link set d$i up
 done
-# Only now that both ends are up: a siw port follows its netdev going up, not the cable.
+# Only after both ends are up: a siw port follows its netdev going up, not the cable's carrier.
 for i in 1 2; do ip netns exec h$i rdma link add siw$i type siw netdev d$i; done
 
-# rxe of Linux 6.1 receives in the first namespace only, so both ends of its cable are there (10.78.0.1, e1, rxe1 and
-# 10.78.0.2, e2, rxe2). Routing makes the packets between them use the cable and not the loopback device. Clients bind
-# their address: rping -I 10.78.0.1 -a 10.78.0.2.
+# rxe of Linux 6.1 receives in the first namespace only, so both ends of its cable are there
+# (10.78.0.1, e1, rxe1 and 10.78.0.2, e2, rxe2). Routing sends the packets between them over the
+# cable instead of the loopback device. Clients bind their address: rping -I 10.78.0.1 -a 10.78.0.2.
 #
-# One processor receives all packets of an end (rps_cpus). By default each processor receives what was sent on it, and packets that
-# one QP sends on two processors overtake each other, which those of a QP do not do on a real network. rxe asks for them again, some
-# 70 times in a run of the demo, and a QP has failed with IBV_WC_RETRY_EXC_ERR.
+# One processor receives all packets of an end (rps_cpus). By default each processor receives the
+# packets that were sent on it, so packets that a QP sends on two processors overtake each other,
+# unlike on a real network. rxe then requests retransmission, and a QP may fail with
+# IBV_WC_RETRY_EXC_ERR.
 ip link add e1 type veth peer name e2
 put 0 /proc/sys/net/ipv4/conf/{all,default,e1,e2}/rp_filter
 put 1 /proc/sys/net/ipv4/conf/all/accept_local

@@ -2,18 +2,19 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # the variables of ../guest
 
-# One run of the guest. Two directories of this machine are writable in it: $BED_OUT, and one with the files of the run:
+# One run of the guest. Two directories of this machine are writable in the guest: $BED_OUT, and one
+# with the files of the run:
 #
 #	conf, env     for ../init/stage2: what to run, and its environment
 #	stdout, stderr, status    the results
-#	began         there if the command was started
-#	console, dmesg, qemu      for finding out what went wrong
+#	began         exists once the command was started
+#	console, dmesg, qemu      for debugging
 #
-# The run uses files because they arrive complete and unchanged. A serial line would mix them with lines of the kernel, and a
-# virtio port may lose the last part when the machine is switched off.
+# The run uses files because they arrive complete and unaltered. A serial line would mix the output
+# with kernel messages, and a virtio port may lose the end when the machine powers off.
 
-# faults are lines of the kernel log with which a run has failed, whatever else happened. (A protection fault of a program has
-# no comma.)
+# faults matches lines of the kernel log that make a run fail, whatever else happened. (A protection
+# fault of a program has no comma.)
 faults='\<BUG:|Oops:|general protection fault, |kernel BUG at|KASAN:|KFENCE:'
 
 run() {
@@ -39,7 +40,7 @@ run() {
 
 	lock
 	setup
-	share=$cache/run # we hold the lock
+	share=$cache/run # the lock is held
 	rm -rf "$share"
 	trap 'rm -rf "$share"' EXIT
 	mkdir -p "$share/out"
@@ -61,7 +62,8 @@ run() {
 	} >"$share/conf"
 	environment "${variables[@]}" >"$share/env"
 	boot "$limit" "$memory" "$out"
-	# QEMU 7.2 crashes now and then while an emulated guest with several processors boots (memory_region_dispatch_write).
+	# QEMU 7.2 sometimes crashes while an emulated guest with several processors boots
+	# (memory_region_dispatch_write).
 	for _ in 1 2; do
 		[ "$ended" -eq 139 ] && [ ! -e "$share/began" ] || break
 		say "QEMU crashed before the command began; it is started again"
@@ -77,7 +79,7 @@ number() {
 	echo "$2"
 }
 
-# environment VAR[=V]... prints the variables for a shell to read.
+# environment VAR[=V]... prints the variables as shell code.
 environment() {
 	local variable
 	printf 'export PATH=%q HOME=%q\n' "$PATH" "$HOME"
@@ -90,8 +92,8 @@ environment() {
 	done
 }
 
-# boot LIMIT MEMORY OUT runs QEMU to its end and copies what the command prints. It sets $ended to the exit status, and $began to
-# the time when the command began.
+# boot LIMIT MEMORY OUT runs QEMU until it exits and copies the command's output. It sets $ended to
+# the exit status, and $began to the time when the command started.
 boot() {
 	local accel machine cpu append tails=()
 	append="console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog mitigations=off random.trust_cpu=on"
@@ -99,9 +101,10 @@ boot() {
 	case $accel in
 	tcg*)
 		cpu=max,la57=off # one level of page tables less
-		# If this machine is busy, the kernel takes the emulated timer for broken and stops. This setting prevents that.
+		# On a busy machine the kernel would take the emulated timer for broken and stop.
 		append+=" no_timer_check"
-		# On a busy machine the kernel also measures the processor's counter wrong, and its clock goes wrong with it.
+		# On a busy machine the kernel also mismeasures the processor's counter, and its clock is
+		# then wrong.
 		case $clock in
 		hpet) append+=" tsc=unstable" ;;
 		tsc) append+=" tsc=reliable" ;;
@@ -116,7 +119,7 @@ boot() {
 		-virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap
 		-virtfs local,path="$share",mount_tag=share,security_model=none,multidevs=remap
 		-virtfs local,path="$3",mount_tag=out,security_model=none,multidevs=remap)
-	# QEMU ends when this process ends, for whatever reason.
+	# QEMU exits when this process exits, for whatever reason.
 	began=$SECONDS
 	setpriv --pdeathsig TERM timeout -k 5 "$1" setpriv --pdeathsig KILL \
 		qemu-system-x86_64 "${machine[@]}" </dev/null >"$share/qemu" 2>&1 &
@@ -134,7 +137,7 @@ boot() {
 	trap - INT TERM HUP
 }
 
-# stop STATUS kills QEMU and ends this process.
+# stop STATUS kills QEMU and exits.
 stop() {
 	trap '' INT TERM HUP
 	kill "$qemu" 2>/dev/null || true
@@ -158,20 +161,20 @@ finish() {
 	if [ -n "$status" ]; then
 		exit "$status"
 	fi
-	# 137 is also the status of a QEMU that was killed, by this process or another one.
+	# 137 is also the status of a QEMU killed by this or another process.
 	if [ "$ended" -eq 124 ] || { [ "$ended" -eq 137 ] && [ $((SECONDS - began)) -ge "$1" ]; }; then
 		say "time limit of $1 s"
 		exit 124
 	fi
 	cat "$share/qemu" >&2
 	say "the guest died; the end of its console:"
-	# Everything from the panic on: its trace may be long.
+	# Everything from the panic on: the trace may be long.
 	{ sed -n '/Kernel panic/,$p' "$share/console" | grep . || tail -n 40 "$share/console"; } | tr -d '\r' >&2
 	exit 125
 }
 
-# accelerator prints kvm if it works. Some virtual machines have a /dev/kvm but no virtualization flag of the processor; there
-# QEMU would start and hang.
+# accelerator prints kvm if it works. Some virtual machines have a /dev/kvm but no virtualization
+# flag of the processor; QEMU would start there and then hang.
 accelerator() {
 	if [ -w /dev/kvm ] && grep -qwE 'vmx|svm' /proc/cpuinfo; then
 		echo kvm
@@ -180,7 +183,7 @@ accelerator() {
 	fi
 }
 
-# cpus is the number of processors of the guest. No test needs more than four.
+# cpus prints the guest's number of processors. No test needs more than four.
 cpus() {
 	local n
 	n=$(nproc)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# The ways in which a run ends, each with its exit status and its reason.
+# The ways in which a run can end, each with its exit status and reason.
 endings() {
 	status "no such command" 127 "$guest" run -n -- no-such-command
 	says "no such command" '^guest: no-such-command: command not found'
@@ -19,7 +19,7 @@ endings() {
 
 	status "oops" 126 "$guest" run -n -- sh -c "modprobe oops; sleep 100"
 	says "oops" 'kernel BUG at .*oops.c'
-	# A fault that the kernel survives, at least in its log, and lines that resemble one.
+	# A fault that the kernel survives (here only a line in its log), and lines that resemble one.
 	status "oops that is survived" 126 "$guest" run -n -- \
 		sh -c 'echo "<3>BUG: scheduling while atomic" >/dev/kmsg; exit 3'
 	says "oops that is survived" 'BUG: scheduling while atomic'
@@ -29,7 +29,7 @@ endings() {
 	says "the kernel's log" 'WARNING: DEBUG: none'
 }
 
-# run_lost runs the guest in a directory that the guest does not have.
+# run_lost runs the guest from a directory that does not exist in the guest.
 run_lost() {
 	local directory got=0
 	directory=$(mktemp -d -p /run)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# One guest at a time, and none is left of a run that is killed.
+# Only one guest runs at once, and nothing is left of a run that is killed.
 killed() {
 	kill_run INT 130
 	kill_run KILL 137
@@ -10,12 +10,12 @@ killed() {
 	crash_qemu
 }
 
-# kill_run SIGNAL STATUS [second_run] kills a run, with another one waiting.
+# kill_run SIGNAL STATUS [second_run] kills a run while another one waits.
 kill_run() {
 	local signal=$1 run second='' got=0
 	echo "   SIG$signal"
 	rm -f "$work/up" "$work/second" # of an earlier run: the next one opens them when it gets a processor
-	# A process in the background ignores INT, unless told otherwise.
+	# By default a background process ignores INT.
 	env --default-signal=INT "$guest" run -n -- sh -c 'echo up; sleep 100' >"$work/up" 2>"$work/stderr" &
 	run=$!
 	holds "SIG$signal: the guest starts" appears up "$work/up"
@@ -33,11 +33,11 @@ kill_run() {
 		same "the second run's exit status" 0 "$got"
 		same "the second run's output" second "$(cat "$work/stdout")"
 	fi
-	# QEMU has the lock too.
+	# QEMU holds the lock too.
 	holds "SIG$signal: QEMU ends" flock -w 10 "$caches/lock" true
 }
 
-# kill_qemu kills QEMU, as a machine without memory does.
+# kill_qemu kills QEMU, as the kernel does when memory runs out.
 kill_qemu() {
 	local run timeout got=0
 	echo "   SIGKILL for QEMU"
@@ -52,7 +52,8 @@ kill_qemu() {
 	says "QEMU killed" '^guest: the guest died'
 }
 
-# crash_qemu has QEMU crash while the guest boots: it is started again; and while a command runs: the guest died.
+# crash_qemu crashes QEMU while the guest boots, which starts QEMU again, and while a command runs,
+# which means that the guest died.
 crash_qemu() {
 	local run got=0
 	echo "   SIGSEGV for QEMU"
@@ -67,7 +68,7 @@ crash_qemu() {
 	same "QEMU crashed: exit status" 125 "$got"
 }
 
-# segv has the QEMU of a run crash, when there is one.
+# segv crashes the QEMU of a run once there is one.
 segv() {
 	timeout 60 sh -c 'until t=$(pgrep -P "$0" -x timeout) && pkill -SEGV -P "$t" -f qemu-system; do sleep 0.1; done' "$1"
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# Everything that one successful run shows, and an exit status of its own.
+# Everything that a successful run prints, and a command's own exit status.
 ordinary() {
 	mkdir -p "$work/a directory"
 	echo old >"$work/a directory/file"

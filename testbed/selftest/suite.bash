@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# What suite makes of lines that cannot succeed: here rxe1 is absent.
+# How suite handles lines that cannot succeed: here rxe1 is absent.
 suite() {
 	local devices=./testbed/guesttest/devices
 	run_list "a line of the suite that passes" 0 "one $devices norace -test.run=^TestOneHost"
@@ -15,7 +15,7 @@ suite() {
 	says "the last line runs nevertheless" "^ok +$devices" "$work/stdout"
 	says "the sum" '3 run, 2 failed' "$work/stdout"
 
-	# A fault of the kernel that is known, another one, and none.
+	# A known kernel fault, another one, and none.
 	local fault="one ./testbed/selftest/testdata/fault norace oops:${TESTBED_KERNEL:-6.1}"
 	run_list "a fault that is known" 0 "$fault=oops_init" "one $devices norace -test.run=^TestOneHost"
 	says "a fault that is known" '^ok +./testbed/selftest/testdata/fault: .* has a fault in oops_init, as is known' "$work/stdout"
@@ -25,7 +25,7 @@ suite() {
 	says "a known fault that does not come" '^FAIL .*: exit status 0, where'
 	run_list "a fault that is known of another kernel" 0 "one $devices norace -test.run=^TestOneHost oops:5.4=oops_init"
 
-	# A fault that comes by chance: the line that failed before it is not forgotten, those behind it run.
+	# A sporadic fault: an earlier failed line is still reported, and later lines run.
 	fault="one ./testbed/selftest/testdata/fault norace GOVERBS_TEST_ONCE=$work/bin/log-one-again chance:${TESTBED_KERNEL:-6.1}"
 	run_list "a fault by chance" 0 "one $devices norace -test.run=^TestOneHost" "$fault=siw_init,oops_init" \
 		"one ./internal/errname norace"
@@ -59,7 +59,7 @@ suite() {
 	says "a package that is not in the list" 'no line for ./testbed/guesttest/suite'
 }
 
-# list LINE... makes a list of these lines.
+# list LINE... writes a list of these lines.
 list() { printf '%s\n' "$@" >"$work/list"; }
 
 # run_suite NAME STATUS ARGUMENT... runs the suite on the list.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# What guest does not understand: status 2 and the usage, and nothing is started.
+# Invalid command lines of guest: status 2 and the usage, and nothing is started.
 usage() {
 	local arguments
 	for arguments in "" "what" "setup now" "clean it" "run" "run --" "run -Z true" "run -t" "run -t 0 true" "run -t 1m true" \
