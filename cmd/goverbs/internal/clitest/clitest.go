@@ -84,7 +84,7 @@ type Running struct {
 	Begun          time.Time // when Outcome.Took starts
 }
 
-// Start starts the program. The test fails if the program is still running at its end.
+// Start starts the program. The test fails if the program is still running when the test ends.
 func Start(t *testing.T, args ...string) *Running {
 	t.Helper()
 	return StartCommand(t, exec.Command(Program, args...))
@@ -101,7 +101,7 @@ func StartOn(t *testing.T, stdout *os.File, env []string, args ...string) *Runni
 }
 
 // StartCommand starts cmd, which is the program, or a shell that becomes the program. The test
-// fails if the program is still running at its end.
+// fails if the program is still running when the test ends.
 func StartCommand(t *testing.T, cmd *exec.Cmd) *Running {
 	t.Helper()
 	begun := time.Now()

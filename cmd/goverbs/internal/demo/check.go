@@ -109,7 +109,7 @@ func (c *check) noError(what string, err error) {
 	}
 }
 
-// peer adopts the other side's finding.
+// peer records a failure that the other side reports.
 func (c *check) peer(who string, m *control) {
 	if m.OK {
 		return
@@ -121,7 +121,7 @@ func (c *check) peer(who string, m *control) {
 	c.fail("%s: %w", who, err)
 }
 
-// tell puts this side's finding into a message.
+// tell puts this side's result into a message.
 func (c *check) tell(m *control) {
 	m.OK = c.err == nil
 	if c.err != nil {

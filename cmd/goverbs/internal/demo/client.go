@@ -189,8 +189,9 @@ func (c *client) acquire(ctx context.Context) (uint64, error) {
 	}
 }
 
-// takeLock returns the request that acquires the lock if it is free. Masks leave the count alone.
-// Without masks the count must be known: the request also fails if the count is not that of c.free.
+// takeLock returns the request that acquires the lock if it is free. With masks the count is
+// irrelevant. Without masks it must be known: the request also fails if the count is not that of
+// c.free.
 func (c *client) takeLock() verbs.SendWR {
 	mine := lockHeld | lockOwner(c.job.Client)
 	if !c.job.Masked {

@@ -40,7 +40,8 @@ const lockCountField = uint64(1) << 31
 func lockOwner(client int) uint64 { return uint64(client+1) << lockOwnerShift }
 
 // The guarded words are changed by Read and Write, which are not atomic: only the lock keeps them
-// consistent. The second word is a running function of the first, so that a lost update is visible.
+// consistent. The second word accumulates a hash over the values of the first, so that a lost
+// update is visible.
 const guardedSize = 16
 
 // guardedNext returns what the holder of the lock writes.
@@ -58,9 +59,9 @@ func guardedAfter(n int) (count, sum uint64) {
 
 // The counter word has three fields: tickets, to which every operation adds 1 and whose original
 // value is the operation's ticket; a 16-bit field that overflows all the time; and a 16-bit field
-// that counts down. Without the mask each overflow carries into the next field, as it does on
-// devices without masked atomics, where the sum is a 64-bit one. Tickets are correct even there,
-// since all of them fit.
+// that counts down. Without the mask each overflow carries into the next field. That is what
+// happens on devices without masked atomics, where the word is a single 64-bit sum. Tickets are
+// correct even there, since all of them fit.
 const (
 	counterTicketMask = uint64(1)<<32 - 1
 	counterMask       = uint64(1)<<31 | 1<<47 | 1<<63 // ext.FieldMask(32, 16, 16)

@@ -65,8 +65,8 @@ func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, 
 				out.note("listening process: %v\n", serr)
 			}
 		}
-		// The other processes are told to exit before the connection is closed, so that one that
-		// hangs does not delay that.
+		// The other processes are told to exit before the connection is closed, so that a hung one
+		// does not delay the close.
 		d.clients.letGo()
 		d.server.letGo()
 		closed := make(chan error, 1)

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns text of a peer or a device as part of one line. Characters that are not
-// printable become \u001b, for example, and bytes that are not UTF-8 become \xff. The text can
-// therefore neither control a terminal nor look like another line.
+// Printable returns text of a peer or a device as part of one line. It escapes characters that are
+// not printable (\u001b) and bytes that are not UTF-8 (\xff), so that the text can neither control
+// a terminal nor look like another line.
 func Printable[T ~string | ~[]byte](text T) string { return string(printable(nil, text, false)) }
 
 // printable appends text with such escapes; if lines is set, newlines and tabs are kept. Applied to

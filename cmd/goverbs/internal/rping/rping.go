@@ -97,8 +97,8 @@ func Run(ctx context.Context, dev *verbs.Device, o Options) error {
 	return errors.Join(err, r.conclude(p, err))
 }
 
-// because returns the cause of ctx instead of err if ctx is done, because the errors of interrupted
-// operations are then meaningless.
+// because returns the cause of ctx instead of err if ctx is done, when the errors of interrupted
+// operations are meaningless.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause

@@ -29,8 +29,8 @@ func Late(ctx context.Context) <-chan struct{} {
 	return late
 }
 
-// InTime runs f and returns its error, but stops waiting when late is closed. What f has not closed
-// by then is closed by the exit of the process.
+// InTime runs f and returns its error, but stops waiting when late is closed. Whatever f has not
+// closed by then is closed when the process exits.
 func InTime(late <-chan struct{}, f func() error) error {
 	closed := make(chan error, 1)
 	go func() { closed <- f() }()

@@ -28,7 +28,7 @@ type Report struct {
 	Modified   bool    `json:"modified"`   // files differed from that revision
 	Go         string  `json:"go"`         // the version of Go
 	Platform   string  `json:"platform"`   // for example linux/amd64
-	RDMACore   string  `json:"rdma_core"`  // of rdma-core, "" if its files do not tell
+	RDMACore   string  `json:"rdma_core"`  // version of rdma-core, "" if unknown
 	Libibverbs library `json:"libibverbs"` // for the kernel devices
 	Librdmacm  library `json:"librdmacm"`  // for their connections
 }
