@@ -66,8 +66,8 @@ next:
 	return n
 }
 
-// waiting reports whether the first line of a goroutine's traceback, such as "goroutine 18 [IO
-// wait, 2 minutes]:", shows one of the waits.
+// waiting looks for one of the waits in the first line of a goroutine's traceback, for example
+// "goroutine 18 [IO wait, 2 minutes]:".
 func waiting(goroutine string) bool {
 	_, state, _ := strings.Cut(goroutine, "[")
 	for _, w := range waits {

@@ -7,8 +7,7 @@
 // error type.
 package dynlib
 
-// Error reports why a library cannot be used, for example `library "libibverbs.so.1" not found:
-// ...`.
+// Error reports why a library cannot be used: `library "libibverbs.so.1" not found: ...`.
 type Error struct {
 	Library string // file name
 	Reason  string

@@ -40,8 +40,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestOfGID: an interface that the kernel names wins; the MAC address identifies that of an iWARP
-// device for which the kernel names none.
+// TestOfGID: the interface that the kernel names wins; if it names none for an iWARP device, the
+// MAC address decides.
 func TestOfGID(t *testing.T) {
 	require.Equal(t, "e0", OfGID(verbs.TransportIB, verbs.GIDEntry{NetDev: "e0"}))
 	require.Equal(t, "e0", OfGID(verbs.TransportIWARP, verbs.GIDEntry{NetDev: "e0"}))

@@ -66,9 +66,9 @@ func report(w io.Writer, left []string) {
 	}
 }
 
-// leaks describes the objects that are still open, and the project's goroutines that are still
-// running, once patience has passed. The wait lets what is being closed in the background, such as
-// connections of package rsocket, finish.
+// leaks waits up to patience, so that closing in the background, as of connections of package
+// rsocket, can finish. It then describes the objects that are still open and the project's
+// goroutines that are still running.
 func leaks(patience time.Duration) []string {
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		closeShared()

@@ -73,7 +73,7 @@ func TestLastWordIsWhole(t *testing.T) {
 	var src [12]byte
 	rounds := uint32(10_000_000) // copy is caught half-way once in several million rounds
 	if race.Enabled {
-		rounds = 200_000 // the race detector is slow, and here only must not report anything
+		rounds = 200_000 // fewer: the race detector is slow, and must merely report nothing
 	}
 	for n := range rounds {
 		for at := 0; at < len(src); at += 4 {

@@ -35,7 +35,7 @@ func (i bufferInfo) String() string {
 	return fmt.Sprintf("addr %#x rkey %#x size %d", i.addr, i.rkey, i.size)
 }
 
-// The characters that follow the number in a ping. Each ping starts with the next one.
+// The characters that follow the number in a ping. Each ping starts one character further on.
 const firstChar, lastChar = 'A', 'z'
 
 // fillPing fills b with ping n, counted from 0: a NUL-terminated string that occupies all of b.
