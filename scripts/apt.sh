@@ -3,7 +3,8 @@
 
 # usage: scripts/apt.sh WHY PACKAGE...
 #
-# Installs Debian packages without asking, and says so. If it cannot, it prints the command to run and exits with status 2.
+# Installs Debian packages without prompting, and reports that it does. If it cannot, it prints the
+# command to run and exits with status 2.
 set -eu
 why=$1
 shift
@@ -20,8 +21,9 @@ echo "$why; installing by apt: $*"
 export DEBIAN_FRONTEND=noninteractive
 # Another process may be installing packages at the same time.
 set -- -o DPkg::Lock::Timeout=600 "$@"
-# An update may fail where the installation works, for example without a network but with a local mirror: so its status does
-# not matter. apt does not wait for the lock of the package lists, and a mirror may fail for a moment: so both are tried again.
+# apt-get update may fail although the installation works, for example without a network but with a
+# local mirror, so its status is ignored. Both commands are retried, because apt does not wait for
+# the lock of the package lists and a mirror may fail briefly.
 for pause in 5 15 0; do
 	apt-get update -qq </dev/null || true
 	if apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null; then

@@ -3,9 +3,10 @@
 
 # usage: scripts/build.sh
 #
-# Builds bin/goverbs. With a C compiler the program can use the devices of the kernel on machines that have rdma-core. Without
-# one, or with CGO_ENABLED=0, it is a static binary that has only usiw0. Says on stderr which it is, and installs nothing.
-# goverbs version then tells the revision of the repository, if git reads it: it does not read a clone of another user.
+# Builds bin/goverbs. With a C compiler the program can use the kernel devices on machines that have
+# rdma-core. Without one, or with CGO_ENABLED=0, it is a static binary with usiw0 only. The script
+# reports on stderr which of the two it builds, and installs nothing. "goverbs version" reports the
+# repository's revision if git can read it; git refuses a clone owned by another user.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

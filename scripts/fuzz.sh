@@ -3,8 +3,8 @@
 
 # usage: scripts/fuzz.sh TIME
 #
-# Runs every fuzz target of the module for TIME each (a Go duration, or a count such as 1000x). An input that fails is
-# written to testdata/fuzz of its package; every later go test runs it again.
+# Runs every fuzz target of the module for TIME each (a Go duration, or a count such as 1000x). A
+# failing input is written to testdata/fuzz of its package, and every later go test runs it again.
 set -euo pipefail
 time=$1
 count=0
@@ -16,7 +16,8 @@ for package in $packages; do
 	for target in $(grep '^Fuzz' <<<"$tests" || true); do
 		echo "== $target of $package, $time"
 		if ! go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" 2>&1 | tee "$log"; then
-			# Go can report the end of TIME itself as a failure. Then the output names no other failure, and nothing was found.
+			# Go may report the end of TIME itself as a failure. If the output names no other
+			# failure, nothing was found.
 			if ! grep -qx '    context deadline exceeded' "$log" || grep -qE 'Failing input|panic:|_test\.go:|hung or terminated' "$log"; then
 				exit 1
 			fi

@@ -3,20 +3,21 @@
 
 # usage: scripts/need.sh [--have] PROGRAM...
 #
-# Checks that programs which tests and checks use are there, and installs those that are missing if it can. With --have it
-# installs nothing, and its exit status is 1 if one is missing:
+# Checks for programs that tests and checks use, and installs missing ones if possible. With --have
+# it installs nothing, and exits with status 1 if one is missing:
 #
-#	cc      a C compiler with the C library's headers, for go test -race and go vet with cgo
+#	cc      C compiler and C library headers, for go test -race and go vet with cgo
 #	asan    gcc with the address sanitizer's library, for go test -asan
 #	tshark  checks the captures that package usiw/capture writes
-#	ps      shows the tests of commands which processes they have started
-#	ip      joins two network namespaces by a virtual cable that a test can cut
+#	ps      lists the processes that commands under test have started
+#	ip      connects two network namespaces by a virtual cable that a test can cut
 #	zsh, fish
 #	        complete the command's words, as bash does
 #	fi_pingpong, ucx_perftest
-#	        of libfabric and UCX, with which bench-peers compares
-#	verbs   headers and libraries of rdma-core, libibverbs and librdmacm, for internal/fakeverbs and the guest
-#	others  are programs that checks, the guest of testbed/ and the tests in it call
+#	        from libfabric and UCX, which bench-peers compares with
+#	verbs   rdma-core's headers and libraries, libibverbs and librdmacm, for internal/fakeverbs
+#	        and the guest
+#	others  programs that checks, the guest of testbed/ and its tests call
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 

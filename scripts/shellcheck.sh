@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# Runs shellcheck over every shell script of the repository: files that end in .sh or .bash, or begin with a line for a shell.
+# Runs shellcheck on every shell script of the repository: files that end in .sh or .bash, or whose
+# first line names a shell.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts=()

@@ -3,11 +3,12 @@
 
 # usage: scripts/test-all.sh [PART...]
 #
-# Runs the targets of make that together are make test-all, one after the other, all of them or those that are
-# named ("test-guest KERNEL=6.12" is one PART). A part that fails does not stop the others. The output of each goes
-# to bin/test-all/PART.log; stdout gets the last lines of what fails, and a table at the end. With RESUME=1, parts
-# that have passed since the sources changed are not run again, so a run that was cut off can be continued.
-# Exits with 1 if a part failed, and with 2 if there is no such part.
+# Runs the make targets that together are make test-all, one after the other: all of them, or only
+# those named ("test-guest KERNEL=6.12" is one PART). A failing part does not stop the others. The
+# output of each part is written to bin/test-all/PART.log; stdout gets the last lines of failing
+# parts and a table at the end. With RESUME=1, parts that have passed since the sources last changed
+# are skipped, so that an interrupted run can be continued. Exits with 1 if a part failed, and with
+# 2 for an unknown part.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +51,7 @@ if [ $# -gt 0 ]; then parts=("$@"); fi
 dir=bin/test-all
 mkdir -p "$dir"
 
-# sources prints what names the state of the sources, committed or not.
+# sources prints a checksum of the sources, including uncommitted changes.
 sources() {
 	{
 		git rev-parse HEAD
@@ -64,7 +65,7 @@ failed=0
 for part in "${parts[@]}"; do
 	name=${part// KERNEL=/-}
 	log=$dir/$name.log
-	passed=$dir/$name.passed # the sources with which it passed
+	passed=$dir/$name.passed # the sources that passed
 	if [ -n "${RESUME-}" ] && [ "$(cat "$passed" 2>/dev/null)" = "$(sources)" ]; then
 		table+=("$(printf '%-32s %-14s %s' "$part" "passed before" "$(date -r "$passed" '+%F %R')")")
 		continue
@@ -74,7 +75,7 @@ for part in "${parts[@]}"; do
 	before=$(sources)
 	start=$SECONDS
 	status=0
-	# A part is a target and its variables.
+	# A part is a target and its variables: split it.
 	# shellcheck disable=SC2086
 	make --no-print-directory $part >"$log" 2>&1 </dev/null || status=$?
 	took=$((SECONDS - start))

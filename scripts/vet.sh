@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 
-# Runs go vet on every build of the module: with cgo on this machine, with and without libibverbs, and without cgo for each platform.
+# Runs go vet on every build of the module: with cgo on this machine, with and without libibverbs,
+# and without cgo for each platform.
 set -euo pipefail
 vet() {
 	echo "== $* go vet ./..."

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// shell runs a shell that finds the program under test as goverbs, without the files of the user,
-// and returns what it has written to stdout.
+// shell runs a shell that finds the program under test as goverbs, ignores the user's startup
+// files, and returns its stdout.
 func shell(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -37,9 +37,9 @@ func shell(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestBashCompletes: bash, which reads the script, completes words by it. The function and the
-// builtin that the script calls are those of the package bash-completion, which need not be
-// installed, and of a shell with a user.
+// TestBashCompletes: bash completes words with the script it has read. The test replaces a function
+// of the package bash-completion, which need not be installed, and a builtin that works only in an
+// interactive shell.
 func TestBashCompletes(t *testing.T) {
 	const script = `set -u
 _init_completion() { words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}; }
@@ -55,8 +55,8 @@ printf '<%s>\n' "${COMPREPLY[@]}"
 		shell(t, "bash", "--norc", "-c", script))
 }
 
-// TestZshCompletes: a user of zsh types the beginning of a word and a tab. An echo before the line
-// shows what has become of it.
+// TestZshCompletes: a zsh user types the beginning of a word and a tab. An echo before the line
+// shows the completed line.
 func TestZshCompletes(t *testing.T) {
 	const script = `zmodload zsh/zpty
 zpty user zsh -fi
@@ -70,7 +70,7 @@ print -r -- $out
 	require.Regexp(t, `\nthe line is: goverbs demo --device usiw0-plain\r?\n`, shell(t, "zsh", "-fc", script))
 }
 
-// TestFishCompletes: fish says what it offers behind the beginning of a word.
+// TestFishCompletes: fish lists its completions for the beginning of a word.
 func TestFishCompletes(t *testing.T) {
 	const script = `goverbs completion fish | source
 complete -C "goverbs demo --device usiw0-"

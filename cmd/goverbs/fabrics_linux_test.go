@@ -20,9 +20,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fakeAdapter starts the fake libraries with the InfiniBand adapter fake0, and makes honest:NAME
-// and liar:NAME names of devices: one forwards everything, the other adds one to the length of what
-// is received.
+// fakeAdapter starts the fake libraries with the InfiniBand adapter fake0, and adds the device
+// names honest:NAME and liar:NAME: the former forwards everything, the latter adds one to the
+// length of what is received.
 func fakeAdapter(t *testing.T) {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -67,7 +67,7 @@ func (c liarCQ) Poll(wcs []verbs.WC) (int, error) {
 	return n, err
 }
 
-// fabricsReport is what fabrics --json prints.
+// fabricsReport is the output of fabrics --json.
 type fabricsReport struct {
 	Columns   []string
 	Scenarios []struct {
@@ -85,8 +85,8 @@ type fabricsReport struct {
 	}
 }
 
-// TestFabrics: the command succeeds if all columns agree and those that are required have run, and
-// fails otherwise.
+// TestFabrics: the command succeeds if all columns agree and the required ones ran, and fails
+// otherwise.
 func TestFabrics(t *testing.T) {
 	for _, c := range []struct {
 		name, columns, required string
@@ -121,7 +121,8 @@ func TestFabrics(t *testing.T) {
 	}
 }
 
-// TestFabricsText: for people each scenario has a line, and a trace that differs can be seen.
+// TestFabricsText: the output for people has a line for each scenario, and can show traces that
+// differ.
 func TestFabricsText(t *testing.T) {
 	fakeAdapter(t)
 	r := execute(t, "fabrics", "--columns", "fake0,liar:fake0", "--only", "row05/send-imm,row06/cmp-swap", "-v")
@@ -136,7 +137,7 @@ func TestFabricsText(t *testing.T) {
 	require.NotContains(t, r.stderr, "row06/cmp-swap on")
 }
 
-// TestFabricsUsage: what is no column, and what is no scenario.
+// TestFabricsUsage: unknown columns and unknown scenarios.
 func TestFabricsUsage(t *testing.T) {
 	for _, args := range [][]string{{"--require", "usiw0,,rxe0"}, {"--require", "auto"}, {"--columns", "usiw0,usiw0"},
 		{"more"}} {
@@ -149,7 +150,7 @@ func TestFabricsUsage(t *testing.T) {
 	require.Contains(t, r.stderr, "row07/misaligned")
 }
 
-// unlike are scenarios that are not compared with the fake adapter, and why.
+// unlike lists the scenarios that are not compared with the fake adapter, and why.
 var unlike = map[string]string{
 	"row01/rnr-exceeded":     "it waits for ever",
 	"row24/nobody-there":     "the same",
@@ -161,8 +162,8 @@ var unlike = map[string]string{
 	"row19/qp-denies-atomic": "the same",
 }
 
-// TestFabricsUserSpace: on the fake adapter, on the user-space RNIC with RFC 7306 and on the one
-// without a program sees the same.
+// TestFabricsUserSpace: a program observes the same on the fake adapter and on the user-space RNIC
+// with and without RFC 7306.
 func TestFabricsUserSpace(t *testing.T) {
 	fakeAdapter(t)
 	var all, ours []string

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// TestNothingOfRDMACoreIsLinked: the program starts where rdma-core is not installed.
+// TestNothingOfRDMACoreIsLinked: the program starts even if rdma-core is not installed.
 func TestNothingOfRDMACoreIsLinked(t *testing.T) {
 	f, err := elf.Open(clitest.Program)
 	require.NoError(t, err)

@@ -14,12 +14,11 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// printing are command lines that print something to stdout and would end with exit status 0, or
-// wait.
+// printing are command lines that print to stdout and would otherwise exit with status 0, or wait.
 var printing = []string{"--help", "help", "help demo", "rping -h", "devices", "devices -v", "devices --json",
 	"demo --clients 1 --ops 20", "demo --json --clients 1 --ops 20", "demo --listen 127.0.0.1:0", "rping -s -d -p 0"}
 
-// TestFullDisk: output for which there is no room is a failure, and ends what would go on.
+// TestFullDisk: output that does not fit is a failure, and ends commands that would continue.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)
@@ -34,7 +33,7 @@ func TestFullDisk(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// TestClosedPipe: a write to a pipe without a reader ends the program by SIGPIPE, and leaves no
+// TestClosedPipe: a write to a pipe without a reader kills the program with SIGPIPE, and leaves no
 // other process behind.
 func TestClosedPipe(t *testing.T) {
 	for _, line := range printing {
@@ -50,7 +49,7 @@ func TestClosedPipe(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// TestFullNotes: what cannot be written to stderr is missed too.
+// TestFullNotes: output lost on stderr is a failure too.
 func TestFullNotes(t *testing.T) {
 	for stderr, want := range map[string]int{"/dev/null": clitest.Done, "/dev/full": clitest.Failed} {
 		server := clitest.StartCommand(t,

@@ -18,10 +18,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// nasty would change the title of a terminal, erase its screen, and write what was not said.
+// nasty would change a terminal's title, erase its screen, and fake output.
 const nasty = "\x1b]0;title\a\x1b[2J\r\u009b1m\u202e\xff"
 
-// nastyDevice has the text wherever a device can have one.
+// nastyDevice has the text wherever a device can.
 type nastyDevice struct{}
 
 func (nastyDevice) Info() verbs.DeviceInfo {
@@ -29,7 +29,7 @@ func (nastyDevice) Info() verbs.DeviceInfo {
 }
 func (nastyDevice) Open(*verbs.Context) (verbs.ProviderContext, error) { return nil, errors.New(nasty) }
 
-// nastyPeer listens on a NIC of its own, and rejects every connection with the text.
+// nastyPeer listens on its own NIC, and rejects every connection with the text.
 func nastyPeer(t *testing.T) (address string) {
 	t.Helper()
 	nic, err := usiw.New(usiw.Config{Name: "peer0"})
@@ -55,8 +55,8 @@ func nastyPeer(t *testing.T) (address string) {
 	return ln.Addr().String()
 }
 
-// TestNastyTexts: no command lets a text of a device, of a peer or of its own command line control
-// the terminal.
+// TestNastyTexts: no command lets text from a device, a peer or its own command line control the
+// terminal.
 func TestNastyTexts(t *testing.T) {
 	name := nastyDevice{}.Info().Name
 	d, err := verbs.Register(nastyDevice{})
@@ -67,7 +67,7 @@ func TestNastyTexts(t *testing.T) {
 	require.True(t, ok)
 	tried := map[string]bool{}
 	for _, c := range []struct {
-		args  string // separated by blanks; DEVICE and PEER stand for themselves
+		args  string // separated by blanks; DEVICE and PEER are replaced
 		shown bool   // the text is in the output
 	}{
 		{"DEVICE", true}, {"--DEVICE", true},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package asleep tells a test that goroutines have got to where they wait, so that it does not
-// sleep in the hope that they have.
+// Package asleep lets a test wait until goroutines are blocked where it expects them, instead of
+// sleeping and hoping.
 package asleep
 
 import (
@@ -12,16 +12,17 @@ import (
 	"time"
 )
 
-// limit bounds Until.
+// limit is the longest that Until waits.
 const limit = 30 * time.Second
 
-// waits are the states in which a goroutine waits for somebody else, as tracebacks name them. A
-// mutex is not one: who waits for one is on its way.
+// waits are the states, as tracebacks name them, in which a goroutine waits for another one.
+// Waiting for a mutex is not among them: that goroutine is about to proceed.
 var waits = []string{"IO wait", "select", "chan receive", "chan send", "sync.Cond.Wait", "sync.WaitGroup.Wait"}
 
-// Until returns when n goroutines or more wait in the functions named. All of the names stand in
-// the traceback of each of them, as "verbs.(*CQ).Wait"; the name of the function that started it
-// tells a test's own goroutines from those of tests beside it. It fails the test after 30 s.
+// Until returns once at least n goroutines are blocked in the named functions. Every name, for
+// example "verbs.(*CQ).Wait", must appear in the goroutine's traceback; the name of the function
+// that started the goroutine distinguishes a test's own goroutines from those of parallel tests.
+// Until fails the test after 30 s.
 func Until(t testing.TB, n int, names ...string) {
 	t.Helper()
 	if err := until(limit, n, names); err != nil {
@@ -47,7 +48,7 @@ func until(limit time.Duration, n int, names []string) error {
 	}
 }
 
-// count is how many goroutines of a traceback wait with all of names in their stacks.
+// count returns how many goroutines in a traceback are blocked with all the names in their stacks.
 func count(traceback string, names []string) int {
 	n := 0
 next:
@@ -65,7 +66,8 @@ next:
 	return n
 }
 
-// waiting looks at the first line of a goroutine: goroutine 18 [IO wait, 2 minutes]:
+// waiting looks for one of the waits in the first line of a goroutine's traceback, for example
+// "goroutine 18 [IO wait, 2 minutes]:".
 func waiting(goroutine string) bool {
 	_, state, _ := strings.Cut(goroutine, "[")
 	for _, w := range waits {

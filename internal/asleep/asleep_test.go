@@ -15,14 +15,13 @@ import (
 
 func receive(c chan int) { <-c }
 
-// TestUntil: goroutines count when they wait, no sooner, and only those that are in the functions
-// named.
+// TestUntil: goroutines count only once they are blocked, and only in the named functions.
 func TestUntil(t *testing.T) {
 	const name = "asleep.receive"
 	c := make(chan int)
 	var started atomic.Bool
 	release := make(chan int)
-	busy := func(f func()) { // runs, and gets to f when it is let
+	busy := func(f func()) { // keeps running, and reaches f when released
 		started.Store(true)
 		for {
 			select {
@@ -47,7 +46,7 @@ func TestUntil(t *testing.T) {
 	close(c)
 }
 
-// TestUntilWaits has a goroutine wait in other ways.
+// TestUntilWaits blocks goroutines in the other ways.
 func TestUntilWaits(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

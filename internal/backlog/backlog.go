@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package backlog knows how many connections may wait for Accept, as listen(2) does.
+// Package backlog determines how many connections may wait for Accept, following listen(2).
 package backlog
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Limit is the most that a listener keeps: net.core.somaxconn of the network namespace, or 4,096,
-// which is its default, where that cannot be read.
+// Limit returns the largest backlog of a listener: net.core.somaxconn of the network namespace, or
+// its default of 4,096 where it cannot be read.
 func Limit() int {
 	b, err := os.ReadFile("/proc/sys/net/core/somaxconn")
 	if err != nil {
@@ -24,10 +24,10 @@ func Limit() int {
 
 const (
 	defaultLimit = 4096
-	maxLimit     = 1 << 16 // a listener has a place for each
+	maxLimit     = 1 << 16 // a listener allocates a place for each
 )
 
-// Of is the backlog of a program that asks for n: the Limit if that is 0 or more than the Limit.
+// Of returns the backlog for a program that asks for n: n, or the Limit if n is 0 or exceeds it.
 func Of(n int) int {
 	limit := Limit()
 	if n == 0 {

@@ -21,7 +21,8 @@ static void *dynlib_open(const char *file, const char **why) {
 
 static uintptr_t dynlib_symbol(void *library, const char *name) { return (uintptr_t)dlsym(library, name); }
 
-// A static program that opens a shared library has two C libraries from then on, each with an errno of its own.
+// A static program that opens a shared library has two C libraries from then on, each with its own
+// errno.
 static int dynlib_shares_errno(void *library) {
 	int *(*location)(void) = (int *(*)(void))dlsym(library, "__errno_location");
 	return !location || location() == &errno;
@@ -34,16 +35,17 @@ import (
 	"unsafe"
 )
 
-// Substitute takes the place of every library if it is not nil: it returns the address of a
-// function, 0 if it has none of that name. It is set while nothing else runs, by package fakeverbs.
+// Substitute, if not nil, replaces every library: it returns the address of the named function, or
+// 0 if it lacks one. Package fakeverbs sets it while nothing else is running.
 var Substitute func(name string) uintptr
 
-// Load opens a library and finds the functions that list names from 0 on; an empty name ends the
-// list. It calls set with the address of each one, 0 if it is optional and the library does not
-// have it. The error is an [*Error]. The library stays open.
+// Load opens a library and looks up the functions that list names, starting at index 0; an empty
+// name ends the list. It calls set with each address, or with 0 for an optional function that the
+// library lacks. The error is an [*Error]. The library stays open.
 //
-// A name stands for its newest version, which dlsym prefers (there is no dlvsym in musl). That is
-// the version that a program would be linked with, unless the library were older than its headers.
+// A name resolves to its newest version, which is what dlsym returns (musl has no dlvsym). A
+// program linked against the library would use the same version, unless the library is older than
+// its headers.
 func Load(file string, list func(i int) (name string, optional bool), set func(i int, address uintptr)) error {
 	find := Substitute
 	if find == nil {
@@ -75,7 +77,7 @@ func open(file string) (library, error) {
 	var why *C.char
 	c := C.dynlib_open(name, &why)
 	switch text := C.GoString(why); {
-	case strings.Contains(text, "No such file"): // glibc's words, and musl's
+	case strings.Contains(text, "No such file"): // the wording of glibc and musl
 		return library{}, &Error{file, "not found: " + text}
 	case c == nil:
 		return library{}, &Error{file, "cannot be opened: " + text}

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package dynlib opens shared libraries of C while a program runs, so that the program starts
-// without them and needs none of their headers to be built.
+// Package dynlib opens C shared libraries at run time, so that a program can be built without their
+// headers and start without the libraries.
 //
-// The package is empty but for this text and the error's type without cgo, on systems other than
-// Linux and with the tag noibverbs.
+// Without cgo, on systems other than Linux and with the tag noibverbs, the package has only the
+// error type.
 package dynlib
 
-// Error is why a library cannot be used, for example `library "libibverbs.so.1" not found: ...`.
+// Error reports why a library cannot be used: `library "libibverbs.so.1" not found: ...`.
 type Error struct {
-	Library string // the file's name
+	Library string // file name
 	Reason  string
 }
 
-// Error returns the reason with the name of the library.
+// Error returns the library's name and the reason.
 func (e *Error) Error() string { return "library " + e.Library + " " + e.Reason }

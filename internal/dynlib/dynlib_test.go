@@ -25,7 +25,7 @@ func list(names ...string) func(int) (string, bool) {
 	}
 }
 
-// compile makes a program or a library of C source and returns its path.
+// compile builds a program or a library from C source and returns its path.
 func compile(t *testing.T, name, source string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestNoLibrary(t *testing.T) {
 	require.ErrorContains(t, Load(file, list("f"), nil), "library "+file+" cannot be opened: ")
 }
 
-// TestSubstitute: what stands in for the libraries is asked before any is opened.
+// TestSubstitute: a substitute is asked before any library is opened.
 func TestSubstitute(t *testing.T) {
 	defer func() { Substitute = nil }()
 	Substitute = func(name string) uintptr { return uintptr(len(name)) }
@@ -75,8 +75,8 @@ func TestSubstitute(t *testing.T) {
 	require.EqualValues(t, 4, got)
 }
 
-// TestStatic: in a statically linked program a library would bring a second C library, whose errno
-// nobody reads.
+// TestStatic: in a statically linked program a library would bring in a second C library, whose
+// errno nothing reads.
 func TestStatic(t *testing.T) {
 	const inside = "GOVERBS_TEST_STATIC"
 	if file := os.Getenv(inside); file != "" {

@@ -2,5 +2,6 @@
 
 //go:build !linux
 
-// Package errname names errnos of rdma-core, which is there on Linux only.
+// Package errname names rdma-core's errnos. It is empty here, because rdma-core exists on Linux
+// only.
 package errname

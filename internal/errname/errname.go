@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of returns for example "EINVAL", and "" for a number that has no name.
+// Of returns the name of an errno, for example "EINVAL", or "" if it has none.
 func Of(e syscall.Errno) string {
 	if e == syscall.EOPNOTSUPP {
-		return "EOPNOTSUPP" // and not its alias ENOTSUP
+		return "EOPNOTSUPP" // not its alias ENOTSUP
 	}
 	return unix.ErrnoName(e)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// OfGID returns the name of the network interface of a row of a GID table, "" if there is none
-// here. Where the kernel does not tell it for an iWARP device the GID does, which begins with the
-// MAC address.
+// OfGID returns the name of the network interface that a GID table entry belongs to, or "" if this
+// host has none. Where the kernel does not name the interface of an iWARP device, it is found by
+// the MAC address with which the GID begins.
 func OfGID(transport verbs.Transport, g verbs.GIDEntry) string {
 	if g.NetDev != "" || transport != verbs.TransportIWARP {
 		return g.NetDev
@@ -30,8 +30,8 @@ func OfGID(transport verbs.Transport, g verbs.GIDEntry) string {
 	return ""
 }
 
-// Addresses returns the IP addresses of an interface, none if it does not exist. Link-local ones
-// have no zone.
+// Addresses returns the IP addresses of an interface, or none if the interface does not exist.
+// Link-local addresses have no zone.
 func Addresses(name string) []netip.Addr {
 	i, err := net.InterfaceByName(name)
 	if err != nil {

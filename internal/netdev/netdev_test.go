@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// loopback is the name of the loopback interface.
+// loopback returns the name of the loopback interface.
 func loopback(t *testing.T) string {
 	t.Helper()
 	interfaces, err := net.Interfaces()
@@ -40,8 +40,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestOfGID: what the kernel says counts; of iWARP devices of which it says nothing, the MAC
-// address.
+// TestOfGID: the interface that the kernel names wins; if it names none for an iWARP device, the
+// MAC address decides.
 func TestOfGID(t *testing.T) {
 	require.Equal(t, "e0", OfGID(verbs.TransportIB, verbs.GIDEntry{NetDev: "e0"}))
 	require.Equal(t, "e0", OfGID(verbs.TransportIWARP, verbs.GIDEntry{NetDev: "e0"}))

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Own returns an IP address of this host on which a device of the kernel can be reached, for the
-// default of an option: an IPv4 address of its interfaces if there is one.
+// Own returns an IP address of this host at which a kernel device can be reached, to serve as the
+// default of an option. It prefers an IPv4 address.
 func Own(dev *verbs.Device) (netip.Addr, error) {
 	ctx, err := dev.Open()
 	if err != nil {

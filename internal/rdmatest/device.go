@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// RequireVariable names the environment variable that lists the devices of the kernel,
-	// separated by commas, without which a test run is worth nothing.
+	// RequireVariable names the environment variable that lists, separated by commas, the kernel
+	// devices without which a test run is worthless.
 	RequireVariable = "GOVERBS_TEST_REQUIRE"
 	// sysfsDevices is where Linux lists its RDMA devices (rdma-core, ibv_get_device_list).
 	sysfsDevices = "/sys/class/infiniband"
@@ -24,9 +24,8 @@ const (
 // errNoDevice is the reason to skip a test.
 var errNoDevice = errors.New("no such device here, and " + RequireVariable + " does not ask for it")
 
-// KernelDevice is called by a test of a device that the kernel has. If the device is absent the
-// test fails where GOVERBS_TEST_REQUIRE lists it, as it does in the guest of testbed/, and is
-// skipped elsewhere.
+// KernelDevice is called by a test that needs a kernel device. If the device is absent, the test
+// fails where GOVERBS_TEST_REQUIRE lists it, as in the guest of testbed/, and is skipped elsewhere.
 func KernelDevice(t testing.TB, name string) {
 	t.Helper()
 	switch err := kernelDevice(sysfsDevices, os.Getenv(RequireVariable), name); {
@@ -37,8 +36,8 @@ func KernelDevice(t testing.TB, name string) {
 	}
 }
 
-// kernelDevice returns nil if the device is in the directory, an error that is errNoDevice if it
-// may be absent, and another if it may not.
+// kernelDevice returns nil if the directory has the device, an error wrapping errNoDevice if it is
+// absent and may be, and another error otherwise.
 func kernelDevice(dir, required, name string) error {
 	_, err := os.Stat(filepath.Join(dir, name))
 	switch {

@@ -17,7 +17,7 @@ func TestKernelDevice(t *testing.T) {
 	require.NoError(t, kernelDevice(dir, "", "rxe0"))
 	require.NoError(t, kernelDevice(dir, "rxe0,siw0", "rxe0"))
 
-	// What is absent is a reason to skip, unless the run requires it.
+	// An absent device is a reason to skip, unless the run requires it.
 	require.ErrorIs(t, kernelDevice(dir, "", "siw0"), errNoDevice)
 	require.ErrorIs(t, kernelDevice(dir, "rxe0,siw01", "siw0"), errNoDevice)
 	require.ErrorIs(t, kernelDevice(filepath.Join(dir, "absent"), "", "siw0"), errNoDevice)

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ipv6Variable says, to a test that runs again, that the network is its own.
+// ipv6Variable is set in the environment of a test that was rerun in its own network.
 const ipv6Variable = "GOVERBS_TEST_IPV6"
 
-// AgainWithIPv6 runs the test, which has found that the host has no ::1, again in a process with a
-// network namespace of its own, where the loopback interface is up and has it. Root may make one,
-// others where they may make a user namespace; only a kernel without IPv6 is no help.
+// AgainWithIPv6 reruns a test, which found no ::1 on the host, in a process with its own network
+// namespace, whose loopback interface is up and has ::1. That takes root or the right to create
+// user namespaces; it cannot help on a kernel without IPv6.
 func AgainWithIPv6(t *testing.T, why error) {
 	t.Helper()
 	if os.Getenv(ipv6Variable) != "" {
@@ -35,7 +35,8 @@ func AgainWithIPv6(t *testing.T, why error) {
 	group := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	for _, attr := range []*syscall.SysProcAttr{{Cloneflags: unix.CLONE_NEWNET},
 		{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUSER, UidMappings: root, GidMappings: group}} {
-		// The shell has the interface up before package net looks, once, what the network can.
+		// The shell brings the interface up first, because package net checks only once what the
+		// network supports.
 		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `
 			file=/proc/sys/net/ipv6/conf/lo/disable_ipv6
 			[ "$(cat $file)" = 0 ] || echo 0 >$file || exit 77

@@ -6,7 +6,7 @@ package rdmatest
 
 import "testing"
 
-// AgainWithIPv6 is for a test that has found that the host has no ::1: only Linux makes one.
+// AgainWithIPv6 is called by a test that found no ::1 on the host. Only Linux can create one.
 func AgainWithIPv6(t *testing.T, why error) {
 	t.Helper()
 	Lacks(t, why.Error())

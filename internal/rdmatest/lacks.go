@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Lacks ends a test on a machine that lacks something. In CI the test fails.
+// Lacks skips a test because the machine lacks something. In CI the test fails instead.
 func Lacks(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

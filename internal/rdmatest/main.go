@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package rdmatest is the end of every test binary that makes verbs objects: it fails the run if
-// one of them was left open or a goroutine of the project still runs.
+// Package rdmatest checks for leaks after the tests of every binary that creates verbs objects: it
+// fails the run if an object was left open or a goroutine of the project is still running.
 package rdmatest
 
 import (
@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// module is how the names of the project's functions begin.
+	// module is the prefix of the project's function names.
 	module = "github.com/goverbs/goverbs/"
-	// grace is how long goroutines and objects have to end after the last test: longer than any
-	// time-out of an orderly end.
+	// grace is how long goroutines and objects may take to finish after the last test: longer than
+	// any time-out of an orderly shutdown.
 	grace = 15 * time.Second
-	// pause is the time between two looks.
+	// pause is the polling interval.
 	pause = 10 * time.Millisecond
 )
 
-// Main runs the tests of a binary and exits; it is the body of TestMain. The status is that of the
-// tests, or 1 if they passed but left something: live objects are listed with the stacks that
-// created them, goroutines with theirs.
+// Main runs the tests of a binary and exits; it is the body of TestMain. The exit status is that of
+// the tests, or 1 if they passed but leaked: objects are listed with the stacks that created them,
+// goroutines with their own.
 func Main(m *testing.M) { os.Exit(run(m, grace, os.Stderr)) }
 
 // run is Main without the exit.
@@ -43,8 +43,8 @@ func run(m interface{ Run() int }, patience time.Duration, w io.Writer) int {
 	return code
 }
 
-// closeShared closes the contexts that are nobody's to close. One that is in use stays open, and
-// what uses it is reported.
+// closeShared closes the shared contexts, which have no other owner. A context in use stays open,
+// and whatever uses it is reported.
 func closeShared() {
 	devices, _ := verbs.Devices()
 	for _, d := range devices {
@@ -52,7 +52,7 @@ func closeShared() {
 	}
 }
 
-// report writes what was left; what looks the same is counted.
+// report writes what was left behind; identical entries are counted.
 func report(w io.Writer, left []string) {
 	fmt.Fprintf(w, "FAIL: %d left behind by the tests:\n", len(left))
 	slices.Sort(left)
@@ -66,9 +66,9 @@ func report(w io.Writer, left []string) {
 	}
 }
 
-// leaks describes the objects that still live after patience at most, and the goroutines of the
-// project that still run: what is being closed in the background, as the connections of package
-// rsocket are, is not left.
+// leaks waits up to patience, so that closing in the background, as of connections of package
+// rsocket, can finish. It then describes the objects that are still open and the project's
+// goroutines that are still running.
 func leaks(patience time.Duration) []string {
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		closeShared()
@@ -82,8 +82,8 @@ func leaks(patience time.Duration) []string {
 	}
 }
 
-// goroutines returns the stacks of those goroutines, other than the calling one, that run or were
-// started by code of the project.
+// goroutines returns the stacks of all other goroutines that run, or were started by, code of the
+// project.
 func goroutines() []string {
 	buf := make([]byte, 1<<16)
 	for {
@@ -95,7 +95,8 @@ func goroutines() []string {
 		buf = make([]byte, 2*len(buf))
 	}
 	var found []string
-	// The first stack is the caller's own. That of TestMain is another one while tests run.
+	// The first stack is the caller's own. While tests run, the goroutine of TestMain is a
+	// different one.
 	for i, stack := range strings.Split(string(buf), "\n\n") {
 		if i > 0 && strings.Contains(stack, module) && !strings.Contains(stack, "testing.(*M).Run(") {
 			found = append(found, stack)

@@ -46,7 +46,7 @@ func TestLeaksGoroutines(t *testing.T) {
 	left := leaks(50 * time.Millisecond)
 	require.Len(t, left, 1)
 	require.Contains(t, left[0], "waitFor")
-	// One that ends within the grace period is no leak.
+	// A goroutine that ends within the grace period is no leak.
 	time.AfterFunc(30*time.Millisecond, func() { close(stop) })
 	require.Empty(t, leaks(5*time.Second))
 }
@@ -54,7 +54,7 @@ func TestLeaksGoroutines(t *testing.T) {
 //go:noinline
 func waitFor(stop <-chan struct{}) { <-stop }
 
-// tests stands for the tests of a binary.
+// tests represents the tests of a binary.
 type tests func() int
 
 func (f tests) Run() int { return f() }

@@ -17,24 +17,24 @@ import (
 )
 
 // Namespace is a network namespace of the test's own, in which Do runs code and nsenter(1) runs
-// programs. It is a usiw.Network too.
+// programs. It implements usiw.Network.
 type Namespace struct {
 	net.Dialer
-	Path string // of the file that stands for it
+	Path string // of the file that represents it
 	fd   int
 }
 
-// NewNamespace makes an empty network namespace. It lives until its descriptor is closed.
+// NewNamespace creates an empty network namespace. It exists until its descriptor is closed.
 func NewNamespace(t *testing.T) *Namespace {
-	// Package net finds out at its first use whether the machine has IPv6, and remembers it. In
-	// here there is no ::1.
+	// Package net checks for IPv6 on first use and caches the answer. That must happen out here:
+	// the namespace has no ::1.
 	ln, err := net.Listen("tcp", ":0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
 	n := &Namespace{}
 	made := make(chan error)
 	go func() {
-		// The thread is of no use for anything else afterwards; it ends with the goroutine.
+		// The thread must not be reused; never unlocked, it exits with the goroutine.
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
@@ -67,7 +67,7 @@ func (n *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// IP runs the command ip of iproute2 in the namespace.
+// IP runs the ip command of iproute2 in the namespace.
 func (n *Namespace) IP(t *testing.T, args ...string) {
 	require.NoError(t, n.Do(func() error {
 		out, err := exec.Command("ip", args...).CombinedOutput()

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kernelListen is where a program on a device of the kernel listens in the guest of testbed/.
+// kernelListen is where a program on each kernel device listens in the guest of testbed/.
 var kernelListen = map[string]string{"rxe0": "10.78.0.1:0", "siw0": "10.77.0.1:0"}
 
-// KernelProgram runs the main function of an example on devices of the kernel, named as --device
-// names them ("siw0", "ib:siw0"), each in a subtest that is skipped, or fails, as KernelDevice
-// says. The error Is wants[device], nil if the map does not have it.
+// KernelProgram runs the main function of an example on kernel devices, each in a subtest and named
+// as for --device ("siw0", "ib:siw0"). If the device is absent, the subtest is skipped or fails as
+// KernelDevice describes. The error must match wants[device] by errors.Is, and be nil if the map
+// has no entry.
 func KernelProgram(t *testing.T, run func(ctx context.Context, device, listen string) error, wants map[string]error,
 	devices ...string) {
 	t.Helper()

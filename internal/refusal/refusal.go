@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package refusal has the reasons for which listeners of this module, not their programs, refuse a
-// request. A reason travels as the private data of the refusal.
+// Package refusal has the reasons for which listeners of this module, rather than their programs,
+// reject a request. The reason travels as the private data of the rejection.
 package refusal
 
 import "strings"
@@ -12,14 +12,14 @@ const (
 	NotIB       = "an ib: device listens there"
 )
 
-// mark begins such private data, which a program does not send by chance.
+// mark is the prefix of such private data. No program sends it by chance.
 const mark = "goverbs: "
 
-// Data is the private data of a refusal.
+// Data returns the private data for a reason.
 func Data(reason string) []byte { return []byte(mark + reason) }
 
-// Split takes the private data of a refusal apart. They are a reason, or those of a program. Other
-// texts with the mark are a program's.
+// Split interprets the private data of a rejection as a reason or as data of the peer's program.
+// Data with the mark but an unknown reason belong to the program.
 func Split(data []byte) (reason string, program []byte) {
 	switch text, ok := strings.CutPrefix(string(data), mark); {
 	case !ok:

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// Fetch copies registered memory out. len(dst) == len(src). The memory may change meanwhile: of
-// each aligned word of 2, 4 or 8 bytes in src, dst has one of its values (on systems whose
-// processor loads as much at a time), as a device would read it. copy does not promise that, and
-// does not do it where src and dst are not aligned alike.
+// Fetch copies src, in registered memory, to dst; len(dst) must equal len(src). If the memory
+// changes meanwhile, each aligned word of 2, 4 or 8 bytes in src is still read whole, as a device
+// would read it, provided that the processor loads words of that size. The built-in copy does not
+// guarantee this, and tears words if src and dst are aligned differently.
 //
 //go:norace
 //go:nocheckptr

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// Guard calls access, which reads or writes mem and nothing else that can fault, and reports
-// whether it could: false means that memory of mem is gone, or may not be used in this way. Part of
-// it may have been written then. Other panics go on. A signal handler that C code has installed
-// after the Go runtime's gets the fault instead.
+// Guard calls access, which may fault only by reading or writing mem, and reports whether it
+// succeeded. False means that part of mem is unmapped or does not permit the access; part of it may
+// already have been written. Other panics propagate. If C code installed a signal handler after the
+// Go runtime did, that handler receives the fault instead.
 func Guard(mem []byte, access func()) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -18,7 +18,7 @@ func Guard(mem []byte, access func()) (ok bool) {
 			return
 		}
 		v := recover()
-		fault, is := v.(interface{ Addr() uintptr }) // debug.SetPanicOnFault
+		fault, is := v.(interface{ Addr() uintptr }) // see debug.SetPanicOnFault
 		if !is || fault.Addr()-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) >= uintptr(len(mem)) {
 			panic(v)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 )
 
-// TestGuard: a fault in the memory is reported, and every other panic goes on.
+// TestGuard: a fault in the memory is reported, and every other panic propagates.
 func TestGuard(t *testing.T) {
 	page := unix.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 3*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -4,9 +4,9 @@
 
 package regmem
 
-// BeforeWrite is called before data leave the process, and AfterRead after data have come in, where
-// package syscall does not do the same. They tell the race detector that what is written happens
-// before what is read: it cannot see the way through the kernel.
+// BeforeWrite is called before data leave the process, and AfterRead after data arrive, where
+// package syscall does not do the same. They tell the race detector, which cannot follow data
+// through the kernel, that writing happens before reading.
 func BeforeWrite() {}
 
 // AfterRead: see BeforeWrite.

@@ -9,12 +9,13 @@ import (
 	"unsafe"
 )
 
-// ioSync stands for everything outside of the process. As package syscall does, what is written is
-// taken to happen before what is read: the race detector cannot see the way through the kernel.
+// ioSync represents everything outside the process. Like package syscall, this assumes that every
+// write happens before every later read, because the race detector cannot follow data through the
+// kernel.
 var ioSync int64
 
 // BeforeWrite is called before data leave the process.
 func BeforeWrite() { runtime.RaceReleaseMerge(unsafe.Pointer(&ioSync)) }
 
-// AfterRead is called after data have come in.
+// AfterRead is called after data arrive.
 func AfterRead() { runtime.RaceAcquire(unsafe.Pointer(&ioSync)) }

@@ -4,5 +4,5 @@
 
 package regmem
 
-// move copies src into dst, as far as dst goes.
+// move copies len(dst) bytes of src into dst.
 func move(dst, src []byte) { copy(dst, src) }

@@ -6,7 +6,7 @@ package regmem
 
 import "unsafe"
 
-// move copies src into dst, as far as dst goes, without telling the race detector: copy is
+// move copies len(dst) bytes of src into dst, unseen by the race detector. The built-in copy is
 // instrumented even in functions that are not.
 //
 //go:norace
@@ -22,7 +22,7 @@ func move(dst, src []byte) {
 		*(*byte)(unsafe.Add(d, i)) = *(*byte)(unsafe.Add(s, i))
 	}
 	for ; i+8 <= n; i += 8 {
-		// the source may be unaligned; so may loads, where there is a race detector
+		// src may be unaligned; the platforms of the race detector permit unaligned loads
 		*(*uint64)(unsafe.Add(d, i)) = *(*uint64)(unsafe.Add(s, i))
 	}
 	for ; i < n; i++ {

@@ -10,8 +10,9 @@ import (
 	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
 )
 
-// Place copies src into registered memory. len(dst) == len(src). The last aligned word becomes
-// visible after everything before it: who has seen it with sync/atomic sees the rest.
+// Place copies src into dst, in registered memory; len(dst) must equal len(src). If dst ends on a
+// multiple of 4 or 8, its last aligned word becomes visible after everything before it: whoever
+// observes that word with sync/atomic observes the rest.
 func Place(dst, src []byte) {
 	n := len(src)
 	if n == 0 {
@@ -30,13 +31,13 @@ func Place(dst, src []byte) {
 	}
 }
 
-// Aligned reports whether an atomic operation can be done at the start of mem (RFC 7306 section
-// 5.1: the address that the tagged offset resolves to is a multiple of 8, not the offset).
+// Aligned reports whether an atomic operation can be performed at the start of mem. RFC 7306
+// section 5.1 requires the address, not the tagged offset, to be a multiple of 8.
 func Aligned(mem []byte) bool { return uintptr(unsafe.Pointer(&mem[0]))%8 == 0 }
 
 // FetchAdd performs RFC 7306's FetchAdd on 8 aligned bytes and returns their original value. It is
-// atomic against every other user of the word, the local CPU included. A mask of 0 is the addition
-// of 64 bits.
+// atomic with respect to every other user of the word, the local CPU included. With a mask of 0 it
+// is a plain 64-bit addition.
 func FetchAdd(mem []byte, add, mask uint64) uint64 {
 	p := (*uint64)(unsafe.Pointer(&mem[0]))
 	if mask == 0 {

@@ -18,13 +18,14 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 )
 
-// words returns n aligned words, and the bytes that they are.
+// words returns n aligned words, and the same memory as bytes.
 func words(n int) ([]uint64, []byte) {
 	w := make([]uint64, n)
 	return w, unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), 8*n)
 }
 
-// TestCopies: every length at every alignment of both sides is copied, and not a byte beside it.
+// TestCopies: every length is copied at every alignment of both sides, and no adjacent byte
+// changes.
 func TestCopies(t *testing.T) {
 	_, mem := words(8)
 	_, from := words(8)
@@ -48,10 +49,10 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestLastWordIsWhole: who watches the last aligned word of what is placed sees it as it was or as
-// it is to be, nothing between, and then what stands before it; the race detector has nothing to
-// say of a program that watches memory in this way. What is placed begins in the middle of a word,
-// where copy writes the middle twice.
+// TestLastWordIsWhole: whoever watches the last aligned word of the destination observes its old or
+// its new value, never a mixture, and after the new value also the bytes before it. The race
+// detector does not report a program that watches memory in this way. The destination begins in the
+// middle of a word, where the built-in copy writes the middle twice.
 func TestLastWordIsWhole(t *testing.T) {
 	w, mem := words(2)
 	var stop atomic.Bool
@@ -60,7 +61,7 @@ func TestLastWordIsWhole(t *testing.T) {
 		for before := uint64(0); !stop.Load(); {
 			last, first := atomic.LoadUint64(&w[1]), atomic.LoadUint32((*uint32)(unsafe.Pointer(&mem[4])))
 			if race.Enabled {
-				first = ^uint32(0) // copied byte by byte: it can be half of the next one already
+				first = ^uint32(0) // copied byte by byte: it may already be half of the next value
 			}
 			if last>>32 != last&0xffffffff || last < before || uint64(first) < last>>32 {
 				t.Errorf("%#x behind %#x, after %#x", last, first, before)
@@ -70,9 +71,9 @@ func TestLastWordIsWhole(t *testing.T) {
 		}
 	})
 	var src [12]byte
-	rounds := uint32(10_000_000) // a copy would be seen half-way once in some millions
+	rounds := uint32(10_000_000) // copy is caught half-way once in several million rounds
 	if race.Enabled {
-		rounds = 200_000 // the race detector's business is another one, and slow
+		rounds = 200_000 // fewer: the race detector is slow, and must merely report nothing
 	}
 	for n := range rounds {
 		for at := 0; at < len(src); at += 4 {
@@ -95,7 +96,7 @@ func TestAligned(t *testing.T) {
 	}
 }
 
-// TestAtomicsCompute what RFC 7306 says, whatever the operands.
+// TestAtomicsCompute what RFC 7306 specifies, for all kinds of operands.
 func TestAtomicsCompute(t *testing.T) {
 	w, mem := words(1)
 	rng := rand.New(rand.NewPCG(7306, 1))
@@ -116,7 +117,7 @@ func TestAtomicsCompute(t *testing.T) {
 	}
 }
 
-// TestAtomicsAreAtomic: against each other and against sync/atomic.
+// TestAtomicsAreAtomic: with respect to each other and to sync/atomic.
 func TestAtomicsAreAtomic(t *testing.T) {
 	w, mem := words(3)
 	const each = 5000

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package runenv has the names that "goverbs run" and what it preloads share: environment variables
-// and files.
+// Package runenv has the names of environment variables and files that "goverbs run" shares with
+// the libraries it preloads.
 package runenv
 
-// The environment of a program that "goverbs run" has started.
+// The environment of a program started by "goverbs run".
 const (
-	Device = "GOVERBS_RUN_DEVICE" // the device: usiw0 (default) or usiw0-plain, or ib: before one of them
+	Device = "GOVERBS_RUN_DEVICE" // usiw0 (default) or usiw0-plain, optionally after ib:
 	Addr   = "GOVERBS_RUN_ADDR"   // usiw.Config.Addr
 	MTU    = "GOVERBS_RUN_MTU"    // usiw.Config.MTU
 	CRC    = "GOVERBS_RUN_CRC"    // usiw.Config.CRC: on, off or auto
-	// the file to which the process PID writes a capture; others append "." and their number to its
-	// name
+	// the file to which the process PID writes a capture; other processes append "." and their PID
+	// to its name
 	Pcap     = "GOVERBS_RUN_PCAP"
-	PID      = "GOVERBS_RUN_PID"       // the process that CMD became
-	KeepReal = "GOVERBS_RUN_KEEP_REAL" // neither empty nor 0: the program sees the devices of the kernel too
-	// neither empty nor 0: say on stderr what the device does not have, and why calls fail
+	PID      = "GOVERBS_RUN_PID"       // the process that became CMD
+	KeepReal = "GOVERBS_RUN_KEEP_REAL" // neither empty nor 0: kernel devices too
+	// neither empty nor 0: report on stderr what the device lacks and why calls fail
 	Verbose = "GOVERBS_RUN_VERBOSE"
 )
 
-// The libraries, which are in one directory: Shim opens RNIC.
+// The libraries, in one directory. Shim opens RNIC.
 const (
 	Shim = "libgoverbs-preload.so"
 	RNIC = "libgoverbs-rnic.so"

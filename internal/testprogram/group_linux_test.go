@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGroup: a program with a process group of its own is killed with those that it has started.
+// TestGroup: killing a program that has its own process group also kills the processes that it
+// started.
 func TestGroup(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 600 & echo $!; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -26,8 +27,7 @@ func TestGroup(t *testing.T) {
 	require.Eventually(t, func() bool { return gone(pid) }, Limit, lookAgain)
 }
 
-// gone reports whether a process has ended. It may be a zombie that its new parent has not waited
-// for.
+// gone reports whether a process ended. It may be a zombie that its new parent has not reaped.
 func gone(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")

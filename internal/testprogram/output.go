@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// lookAgain is the time between two looks at an Output.
+// lookAgain is the polling interval of an Output.
 const lookAgain = 5 * time.Millisecond
 
-// Output is what a program has written. It may be read while the program runs.
+// Output collects what a program writes. It may be read while the program is running.
 type Output struct {
 	program *Program
 
@@ -37,8 +37,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Await waits until the program has written a text, which must happen before its end, and returns
-// all that it has written.
+// Await waits until the program writes text and returns the whole output so far. The test fails if
+// the program ends first.
 func (o *Output) Await(t testing.TB, text string) string {
 	t.Helper()
 	if err := o.await(Limit, text); err != nil {
@@ -47,8 +47,8 @@ func (o *Output) Await(t testing.TB, text string) string {
 	return o.String()
 }
 
-// AwaitMatch waits until a regular expression matches what the program has written, which must
-// happen before its end. It returns what the expression and its groups have matched.
+// AwaitMatch waits until a regular expression matches the output, and returns the match and its
+// groups. The test fails if the program ends first.
 func (o *Output) AwaitMatch(t testing.TB, expr string) (found []string) {
 	t.Helper()
 	re := regexp.MustCompile(expr)
@@ -61,8 +61,8 @@ func (o *Output) AwaitMatch(t testing.TB, expr string) (found []string) {
 	return found
 }
 
-// Shows waits for some time until the program has written one of several texts, and reports whether
-// it has. It does not wait for a program that has ended.
+// Shows waits up to limit until the output contains one of texts, and reports whether it does. It
+// returns early if the program ends.
 func (o *Output) Shows(limit time.Duration, texts ...string) bool {
 	return o.until(limit, func(all string) bool {
 		for _, text := range texts {
@@ -81,8 +81,8 @@ func (o *Output) await(limit time.Duration, text string) error {
 	return nil
 }
 
-// until waits until the output is as wanted, and reports whether it is. The output of a program
-// that has ended is complete, so it is looked at once more.
+// until waits until wanted accepts the output, and reports whether it does. Once the program has
+// ended the output is complete, so it is checked a last time.
 func (o *Output) until(limit time.Duration, wanted func(text string) bool) bool {
 	for deadline := time.Now().Add(limit); ; o.program.EndsWithin(lookAgain) {
 		last := o.program.HasEnded() || time.Now().After(deadline)

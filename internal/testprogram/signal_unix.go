@@ -13,7 +13,7 @@ import (
 
 func send(cmd *exec.Cmd, s syscall.Signal) error {
 	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Setpgid {
-		// The group outlives the process while another process is in it.
+		// The group outlives the process while it has other members.
 		if err := syscall.Kill(-cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package testprogram runs a program beside a test: the test waits for what the program writes and
-// for its end, and sends it signals. No wait is longer than Limit, and every error shows what the
-// program has written.
+// Package testprogram runs a program alongside a test, which waits for its output, sends it signals
+// and waits for it to exit. No wait exceeds Limit, and every error includes the program's output.
 package testprogram
 
 import (
@@ -14,34 +13,34 @@ import (
 	"time"
 )
 
-// Limit is how long a test waits for what a program must do. The processor of the guest may be
-// emulated.
+// Limit is how long a test waits for the program. It is generous because the guest's processor may
+// be emulated.
 const Limit = 3 * time.Minute
 
-// lateOutput is how long after the end of a program the output of processes that it has left behind
-// is collected.
+// lateOutput is how long the output of processes that outlive the program is collected after it
+// exits.
 const lateOutput = 10 * time.Second
 
-// Program is a process. All its methods may be called by several goroutines.
+// Program is a process. Its methods may be called concurrently.
 type Program struct {
-	// for its arguments and its Process. It is waited for, so do not call Wait; ProcessState is set
-	// when it has ended
+	// for its arguments and Process; do not call Wait, which this package does. ProcessState is set
+	// once the program has ended
 	Cmd *exec.Cmd
-	Out *Output // what it writes to stdout, and to stderr unless it was started by StartApart
-	Err *Output // what it writes to stderr
+	Out *Output // its stdout, and its stderr unless it was started by StartApart
+	Err *Output // its stderr
 
-	ended chan struct{} // closed when it has ended and its output is complete
+	ended chan struct{} // closed when the program has ended and its output is complete
 }
 
-// Start starts a program. At the end of the test it is killed if it still runs, and the log of a
-// failed test gets its output.
+// Start starts a program. If it is still running at the end of the test it is killed. The log of a
+// failed test includes its output.
 func Start(t testing.TB, cmd *exec.Cmd) *Program {
 	t.Helper()
 	p, err := Launch(cmd)
 	return p.belongsTo(t, err)
 }
 
-// StartApart is Start with an Output of its own for stderr.
+// StartApart is Start with a separate Output for stderr.
 func StartApart(t testing.TB, cmd *exec.Cmd) *Program {
 	t.Helper()
 	p := newProgram(cmd)
@@ -49,8 +48,9 @@ func StartApart(t testing.TB, cmd *exec.Cmd) *Program {
 	return p.belongsTo(t, p.launch())
 }
 
-// Launch starts a program that the caller kills. If the command has SysProcAttr.Setpgid, signals go
-// to its process group. A Stdout or Stderr that the command has already is left to it.
+// Launch starts a program that the caller must kill. If the command sets SysProcAttr.Setpgid,
+// signals go to its process group. A Stdout or Stderr that the command already has is left as it
+// is.
 func Launch(cmd *exec.Cmd) (*Program, error) {
 	p := newProgram(cmd)
 	return p, p.launch()
@@ -96,7 +96,7 @@ func (p *Program) belongsTo(t testing.TB, err error) *Program {
 	return p
 }
 
-// Ended is closed when the program has ended and its output is complete.
+// Ended returns a channel that is closed when the program has ended and its output is complete.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
 
 // HasEnded reports whether the program has ended.
@@ -109,7 +109,7 @@ func (p *Program) HasEnded() bool {
 	}
 }
 
-// EndsWithin waits for the end of the program for some time, and reports whether it has ended.
+// EndsWithin waits up to d for the program to end, and reports whether it did.
 func (p *Program) EndsWithin(d time.Duration) bool {
 	select {
 	case <-p.ended:
@@ -118,7 +118,7 @@ func (p *Program) EndsWithin(d time.Duration) bool {
 	return p.HasEnded()
 }
 
-// Wait waits for the end of the program.
+// Wait waits for the program to end.
 func (p *Program) Wait(t testing.TB) *os.ProcessState {
 	t.Helper()
 	if err := p.wait(Limit); err != nil {
@@ -127,7 +127,7 @@ func (p *Program) Wait(t testing.TB) *os.ProcessState {
 	return p.Cmd.ProcessState
 }
 
-// Ends waits for the end of the program, which must have this exit status.
+// Ends waits for the program to end, which must be with the given exit status.
 func (p *Program) Ends(t testing.TB, status int) {
 	t.Helper()
 	if state := p.Wait(t); state.ExitCode() != status {
@@ -135,11 +135,11 @@ func (p *Program) Ends(t testing.TB, status int) {
 	}
 }
 
-// Signal sends a signal to the program, or to its process group if it has one of its own. If it has
-// ended, that is no error.
+// Signal sends a signal to the program, or to its own process group if it has one. Signalling a
+// program that has ended is no error.
 func (p *Program) Signal(s syscall.Signal) error { return send(p.Cmd, s) }
 
-// Kill kills the program if it still runs, and waits for its end.
+// Kill kills the program if it is still running, and waits for it to end.
 func (p *Program) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill: %w: %v", err, p)
@@ -154,7 +154,7 @@ func (p *Program) wait(limit time.Duration) error {
 	return nil
 }
 
-// String returns the command, how it ended, and what it has written.
+// String returns the command, how it ended, and its output.
 func (p *Program) String() string {
 	how := "runs"
 	if p.HasEnded() {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asProgram is the variable with which this test binary is the program: it writes "ready", answers
-// lines, and ends with status 7 at the end of its input.
+// asProgram is the variable that turns this test binary into the program: it writes "ready",
+// answers lines, and exits with status 7 at the end of its input.
 const asProgram = "GOVERBS_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(7)
 }
 
-// program returns the command of the program, and what writes to its stdin.
+// program returns the program's command, and the pipe to its stdin.
 func program(t *testing.T) (*exec.Cmd, *os.File) {
 	t.Helper()
 	self, err := os.Executable()
@@ -43,8 +43,8 @@ func program(t *testing.T) (*exec.Cmd, *os.File) {
 	return cmd, w
 }
 
-// TestConversation: a program answers, its output is collected in its order, and it ends with its
-// own status.
+// TestConversation: a program answers, its output is collected in order, and it exits with its own
+// status.
 func TestConversation(t *testing.T) {
 	cmd, in := program(t)
 	p := Start(t, cmd)
@@ -62,7 +62,7 @@ func TestConversation(t *testing.T) {
 	require.NoError(t, p.Kill(), "it has ended")
 }
 
-// TestApart: stderr has an Output of its own, and an error shows both.
+// TestApart: stderr has a separate Output, and an error shows both.
 func TestApart(t *testing.T) {
 	cmd, in := program(t)
 	p := StartApart(t, cmd)
@@ -73,8 +73,7 @@ func TestApart(t *testing.T) {
 	require.ErrorContains(t, p.wait(time.Millisecond), "ready\nanswer to one\nstderr: complaint\n")
 }
 
-// TestKilled: a program that does not end is an error that shows what it has written, and is
-// killed.
+// TestKilled: a program that does not end causes an error with its output, and is killed.
 func TestKilled(t *testing.T) {
 	cmd, _ := program(t)
 	p, err := Launch(cmd)
@@ -88,7 +87,7 @@ func TestKilled(t *testing.T) {
 	<-p.Ended()
 }
 
-// TestKilledAtEnd: a program that a test leaves is killed when the test ends.
+// TestKilledAtEnd: a program that a test leaves running is killed when the test ends.
 func TestKilledAtEnd(t *testing.T) {
 	var p *Program
 	t.Run("leaves it", func(t *testing.T) {
@@ -98,8 +97,8 @@ func TestKilledAtEnd(t *testing.T) {
 	require.True(t, p.HasEnded())
 }
 
-// TestSilent: a program that does not write what is waited for is an error with what it has
-// written, at the latest at its end.
+// TestSilent: if the awaited text does not arrive by the time the program ends, the error has its
+// output.
 func TestSilent(t *testing.T) {
 	cmd, in := program(t)
 	p := Start(t, cmd)
@@ -114,7 +113,7 @@ func TestSilent(t *testing.T) {
 	require.True(t, p.Out.Shows(0, "ready"), "what it has written before its end")
 }
 
-// TestMissing: a program that is not there is an error that names it.
+// TestMissing: the error names a program that does not exist.
 func TestMissing(t *testing.T) {
 	_, err := Launch(exec.Command("/missing/program"))
 	require.ErrorContains(t, err, "/missing/program")

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// shells has what writes the completion script of a shell.
+// shells maps each shell to the function that writes its completion script.
 var shells = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
 	"zsh":  func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
@@ -53,16 +53,17 @@ func newCompletion() *cobra.Command {
 	}
 }
 
-// complete has the values of an option completed. Without values there is nothing to complete: not
-// even the names of files, which shells complete otherwise.
+// complete sets the completions of an option's value. Without values nothing is completed, not even
+// file names, which shells complete by default.
 func complete(cmd *cobra.Command, option string, values ...cobra.Completion) {
 	err := cmd.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		panic(err) // there is no such option
+		panic(err) // no such option
 	}
 }
 
-// completeDevices has the names of devices completed, with auto if that is one here.
+// completeDevices completes an option's value with the names of devices, and with auto if the
+// option accepts it.
 func completeDevices(cmd *cobra.Command, auto bool) {
 	err := cmd.RegisterFlagCompletionFunc(deviceFlag, func(cmd *cobra.Command, _ []string, _ string) (
 		names []cobra.Completion, _ cobra.ShellCompDirective) {
@@ -78,6 +79,6 @@ func completeDevices(cmd *cobra.Command, auto bool) {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
-		panic(err) // there is no such option
+		panic(err) // no such option
 	}
 }

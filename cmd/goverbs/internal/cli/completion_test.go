@@ -18,7 +18,7 @@ func (roceDevice) Info() verbs.DeviceInfo {
 	return verbs.DeviceInfo{Name: "roce9", Provider: "test", Transport: verbs.TransportIB}
 }
 
-// completions asks as the scripts do, and returns what is offered for the last word, without
+// completions queries completions as the scripts do, and returns those for the last word, without
 // descriptions.
 func completions(t *testing.T, words ...string) (offered []string, directive string) {
 	t.Helper()
@@ -37,7 +37,7 @@ func TestCompletion(t *testing.T) {
 	require.NoError(t, err)
 	defer verbs.Unregister(roce)
 	const (
-		words = ":4" // nothing but what is offered
+		words = ":4" // nothing but the completions
 		files = ":0"
 	)
 	for _, c := range []struct {
@@ -75,7 +75,7 @@ func TestCompletion(t *testing.T) {
 	require.Contains(t, execute(t, "__complete", "demo", "--device", "usiw").stdout, "usiw0\tsiw, iWARP\n")
 }
 
-// TestCompletionScripts: each shell has a script of its own, which begins as the shell wants it.
+// TestCompletionScripts: each shell has its own script, which begins as the shell requires.
 func TestCompletionScripts(t *testing.T) {
 	for shell, begin := range map[string]string{"bash": "# bash completion V2 for goverbs ",
 		"zsh": "#compdef goverbs\n", "fish": "# fish completion for goverbs "} {

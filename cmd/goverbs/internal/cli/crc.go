@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// crcFlag is the name of the option that says when the user-space RNIC asks for CRCs. noCRCFlag,
-// which is older, is --crc off.
+// crcFlag is the option that sets when the user-space RNIC requests CRCs. noCRCFlag is its older
+// form, equivalent to --crc off.
 const (
 	crcFlag   = "crc"
 	noCRCFlag = "no-crc"
@@ -27,7 +27,7 @@ func addCRCFlags(cmd *cobra.Command) {
 	complete(cmd, crcFlag, "auto", "on", "off")
 }
 
-// chosenCRC returns the policy of those options, the default for a command without them.
+// chosenCRC returns the policy that the options set, or the default for a command without them.
 func chosenCRC(cmd *cobra.Command) (usiw.Policy, error) {
 	crc, no := cmd.Flag(crcFlag), cmd.Flag(noCRCFlag)
 	switch {

@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// snapLenFlag and limitFlag are the names of the options that limit what --pcap records, minSnapLen
-// and minLimit their least values.
+// snapLenFlag and limitFlag are the options that limit what --pcap records; minSnapLen and minLimit
+// are their minimum values.
 const (
 	snapLenFlag = "pcap-snaplen"
 	limitFlag   = "pcap-limit"
@@ -30,10 +30,10 @@ const (
 // demoOptions are the options of the demo command.
 type demoOptions struct {
 	demo.Options
-	pcap    string // file for what the RNIC sends and receives, "" = none
+	pcap    string // capture file of the RNIC's traffic, "" = none
 	snapLen byteSize
 	limit   byteSize
-	without string // hidden: operations, separated by commas, that the user-space RNIC shall lack
+	without string // hidden: comma-separated operations that the user-space RNIC shall lack
 }
 
 func newDemo() *cobra.Command {
@@ -83,7 +83,7 @@ func newDemo() *cobra.Command {
 			return err
 		}
 		if o.pcap != "" && cmd.Flag(deviceFlag).Changed {
-			// Before the file is emptied.
+			// Before the file is truncated.
 			err := devices.WithNIC(cmd.Context(), nicConfig(cmd), func(nic *verbs.Device) error {
 				_, err := o.device(cmd, nic)
 				return err
@@ -109,7 +109,7 @@ func newDemo() *cobra.Command {
 	return cmd
 }
 
-// newDemoClient makes the command of the demo's client processes.
+// newDemoClient returns the command that the demo's client processes run.
 func newDemoClient() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    demo.ClientCommand,
@@ -128,7 +128,7 @@ func newDemoClient() *cobra.Command {
 	return cmd
 }
 
-// check finds wrong values of options.
+// check rejects invalid option values.
 func (o *demoOptions) check(cmd *cobra.Command) error {
 	given := func(name string) bool { return cmd.Flag(name).Changed }
 	switch {
@@ -168,7 +168,7 @@ func (o *demoOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// device returns the device that is chosen. Only the user-space RNIC can be recorded.
+// device returns the chosen device. Only the user-space RNIC can be recorded.
 func (o *demoOptions) device(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) {
 	dev, err := chosenDevice(cmd, nic)
 	if err == nil && o.pcap != "" && dev != nic {
@@ -178,7 +178,7 @@ func (o *demoOptions) device(cmd *cobra.Command, nic *verbs.Device) (*verbs.Devi
 	return dev, err
 }
 
-// withoutOps returns the operations that --without names. Names that no operation has are ignored.
+// withoutOps returns the operations that --without names. Unknown names are ignored.
 func (o *demoOptions) withoutOps() (ops verbs.OpSet) {
 	for op := range verbs.Ops() {
 		if slices.Contains(strings.Split(o.without, ","), op.String()) {
@@ -188,8 +188,8 @@ func (o *demoOptions) withoutOps() (ops verbs.OpSet) {
 	return ops
 }
 
-// checkAddress says what is wrong with an address, "" if nothing is. A listener's may lack the host
-// and have port 0.
+// checkAddress returns what is wrong with an address, or "" if it is valid. A listener's address
+// may lack the host and have port 0.
 func checkAddress(address string, listen bool) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

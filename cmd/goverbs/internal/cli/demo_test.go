@@ -24,7 +24,7 @@ func TestCheckAddress(t *testing.T) {
 	require.Empty(t, checkAddress("host:65535", false))
 }
 
-// Wrong usage does not touch a file that is there.
+// Wrong usage leaves an existing file untouched.
 func TestPcapUsage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "precious.pcapng")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
@@ -40,7 +40,7 @@ func TestPcapUsage(t *testing.T) {
 	require.Contains(t, execute(t, "demo", "--help").stdout, "--pcap FILE")
 }
 
-// Only the process's own RNIC can be recorded: here the device is another one.
+// Only the process's own RNIC can be recorded, and here the device is another one.
 func TestPcapOtherDevice(t *testing.T) {
 	other, err := usiw.Register(usiw.Config{Name: "other0"})
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestPcapOtherDevice(t *testing.T) {
 		"can be recorded, not --device other0")
 }
 
-// TestRecordingNotBegun: a command line that is refused leaves the file as it was.
+// TestRecordingNotBegun: a rejected command line leaves the file untouched.
 func TestRecordingNotBegun(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
 	require.NoError(t, os.WriteFile(name, []byte("old"), 0o666))

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// programVariable makes this test binary the program, which then knows devices that wrap others and
-// only forward.
+// programVariable turns this test binary into the program, with additional devices that wrap others
+// and only forward.
 const programVariable = "GOVERBS_TEST_FORWARDING_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// demoReport is what the demo prints.
+// demoReport is the output of the demo.
 type demoReport struct {
 	Device string
 	PIDs   []int
@@ -36,7 +36,7 @@ type demoReport struct {
 	OK     bool
 }
 
-// runDemo runs the demo, all of whose processes are this program.
+// runDemo runs the demo, all of whose processes are this test binary.
 func runDemo(t *testing.T, device string) (r demoReport) {
 	t.Helper()
 	self, err := os.Executable()
@@ -52,7 +52,7 @@ func runDemo(t *testing.T, device string) (r demoReport) {
 	return r
 }
 
-// TestForwardedDemo: the demo does the same on a device that wraps another one as on that.
+// TestForwardedDemo: the demo does the same on a wrapped device as on the device itself.
 func TestForwardedDemo(t *testing.T) {
 	want := runDemo(t, "usiw0")
 	for _, device := range []string{"forward:usiw0", "forward:forward:usiw0"} {
@@ -63,8 +63,8 @@ func TestForwardedDemo(t *testing.T) {
 	}
 }
 
-// TestKernelForwardedDemo is the same in the guest, on one device: a demo on rxe0 takes a minute
-// there.
+// TestKernelForwardedDemo does the same in the guest, on one device, because a demo on rxe0 takes a
+// minute there.
 func TestKernelForwardedDemo(t *testing.T) {
 	const device = "siw0"
 	rdmatest.KernelDevice(t, device)
@@ -79,7 +79,7 @@ func TestKernelForwardedDemo(t *testing.T) {
 	require.Equal(t, []any{"connect", "send", "write", "read", "close"}, done)
 }
 
-// TestWrapOfNothing: what cannot be wrapped is wrong usage.
+// TestWrapOfNothing: wrapping an unsuitable device is wrong usage.
 func TestWrapOfNothing(t *testing.T) {
 	for _, device := range []string{"forward:usiw0", "forward:", ":usiw0"} {
 		r := execute(t, "demo", "--device", device)
@@ -99,7 +99,7 @@ func TestWrapOfNothing(t *testing.T) {
 }
 
 // TestInfiniBandOverIWARP: with the semantics of InfiniBand the demo skips only what InfiniBand
-// does not have, also on an RNIC that has neither atomics nor immediates.
+// lacks, even on an RNIC without atomics and immediates.
 func TestInfiniBandOverIWARP(t *testing.T) {
 	for _, device := range []string{"ib:usiw0", "ib:usiw0-plain"} {
 		for _, step := range runDemo(t, device).Steps {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// boundedInt is the value of an option that takes a decimal number of a range.
+// boundedInt is the value of an option that takes a decimal number within a range.
 type boundedInt struct {
 	v         *int
 	low, high int
@@ -40,8 +40,8 @@ func (b *boundedInt) Set(s string) error {
 	return nil
 }
 
-// byteSize is the value of an option that takes a number of bytes, with K, M or G in units of 1024,
-// 1024^2 or 1024^3.
+// byteSize is the value of an option that takes a number of bytes, with an optional suffix K, M or
+// G for units of 1024, 1024^2 or 1024^3.
 type byteSize int64
 
 // String implements pflag.Value.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package cli is the command line of goverbs: commands and options, usage, exit statuses. What the
-// commands do is in the packages beside it, which know nothing of it.
+// Package cli is the command line of goverbs: commands, options, usage and exit statuses. The
+// packages beside it implement the commands and do not depend on it.
 package cli
 
 import (
@@ -27,8 +27,8 @@ const (
 	exitUsage  = 2
 )
 
-// usageError says that the command line is wrong. Its text is one line that names the option and
-// the value.
+// usageError reports an invalid command line. Its text is one line that names the option and the
+// value.
 type usageError struct {
 	command string // as typed, for example "goverbs demo"
 	text    string
@@ -51,9 +51,9 @@ func Main() int {
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// Run executes one command line and returns the exit status. A command whose stdout cannot be
-// written ends, because its context does; whatever it returns, what was not written to stdout or
-// stderr is a failure.
+// Run executes one command line and returns the exit status. If stdout cannot be written, the
+// command's context is cancelled. Output that could not be written to stdout or stderr is a
+// failure, whatever the command returns.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -83,8 +83,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return status(err)
 }
 
-// status returns the exit status for an error: that of its own, if it has one, as a signal and a
-// program that cannot be run have.
+// status returns the exit status for an error. Some errors have their own: a signal, and a program
+// that cannot be run.
 func status(err error) int {
 	var own interface{ Status() int }
 	if errors.As(err, &own) {
@@ -107,7 +107,7 @@ func newRoot() *cobra.Command {
 		},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // newCompletion makes another one
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // replaced by newCompletion
 	}
 	root.SetFlagErrorFunc(wrongOption)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version, as the command of this name does")
@@ -117,7 +117,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// newHelp makes the help command, which unlike cobra's own fails on a command that does not exist.
+// newHelp returns the help command, which unlike cobra's own fails for an unknown command.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -136,7 +136,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// unknownCommand refuses arguments of the root, which are commands that do not exist.
+// unknownCommand rejects arguments of the root command, which are unknown commands.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func commandNames(root *cobra.Command) (names []string) {
 	return names
 }
 
-// noArguments refuses arguments of a command that takes options only.
+// noArguments rejects arguments of a command that takes only options.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

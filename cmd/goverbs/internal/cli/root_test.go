@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// outcome is what a command line left.
+// outcome is the result of a command line.
 type outcome struct {
 	stdout, stderr string
 	code           int
@@ -24,7 +24,7 @@ func execute(t *testing.T, args ...string) outcome {
 	return outcome{stdout.String(), stderr.String(), code}
 }
 
-// lines splits a text that ends in a newline.
+// lines splits text that ends in a newline.
 func lines(t *testing.T, s string) []string {
 	t.Helper()
 	require.True(t, strings.HasSuffix(s, "\n"), "%q", s)
@@ -140,7 +140,7 @@ func TestHelp(t *testing.T) {
 	require.Contains(t, execute(t, "--help").stdout, "devices")
 }
 
-// TestVersionOption: --version is the command version.
+// TestVersionOption: --version is the same as the command version.
 func TestVersionOption(t *testing.T) {
 	option, command := execute(t, "--version"), execute(t, "version")
 	require.Equal(t, command, option)
@@ -148,7 +148,7 @@ func TestVersionOption(t *testing.T) {
 	require.Contains(t, option.stdout, "github.com/goverbs/goverbs")
 }
 
-// TestOnly: a scenario that there is not is named, with those that there are.
+// TestOnly: an unknown scenario is reported with the known ones.
 func TestOnly(t *testing.T) {
 	r := execute(t, "fabrics", "--only", "row05/send-imm,rowzz")
 	require.Equal(t, exitUsage, r.code)

@@ -75,7 +75,7 @@ func newRPing() *cobra.Command {
 	return cmd
 }
 
-// check finds options that do not go together, and addresses that are none.
+// check rejects options that contradict each other, and invalid addresses.
 func (o *rpingOptions) check(cmd *cobra.Command) error {
 	given := func(name string) bool { return cmd.Flag(name).Changed }
 	switch {

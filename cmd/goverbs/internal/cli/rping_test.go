@@ -64,7 +64,7 @@ func TestRPingUsage(t *testing.T) {
 	}
 }
 
-// TestRPingCRCUsage: what --crc does not know, and two answers to one question.
+// TestRPingCRCUsage: invalid values of --crc, and contradictory options.
 func TestRPingCRCUsage(t *testing.T) {
 	for _, c := range []struct {
 		options []string

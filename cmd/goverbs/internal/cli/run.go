@@ -38,7 +38,7 @@ func newRun() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.SetInterspersed(false) // what follows CMD is CMD's
+	f.SetInterspersed(false) // options after CMD belong to CMD
 	f.StringVar(&o.Device, deviceFlag, "",
 		"give the program the device `NAME`: usiw0-plain: without RFC 7306; ib:NAME: with the semantics\nof InfiniBand (default: usiw0)")
 	f.StringVar(&o.addr, "addr", "", "the RNIC has the local address `ADDR` (default: all of the host)")
@@ -62,7 +62,7 @@ func newRun() *cobra.Command {
 	return cmd
 }
 
-// check finds wrong values of options.
+// check rejects invalid option values.
 func (o *runOptions) check(cmd *cobra.Command, args []string) error {
 	given := func(name string) bool { return cmd.Flag(name).Changed }
 	if len(args) == 0 {

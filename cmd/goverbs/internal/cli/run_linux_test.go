@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnrunnable: a program that is not there ends the command with 127, one that cannot be
-// executed with 126, and it is named.
+// TestUnrunnable: the exit status is 127 for a missing program and 126 for one that cannot be
+// executed, and the error names the program.
 func TestUnrunnable(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")

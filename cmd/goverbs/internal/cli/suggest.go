@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// didYouMean returns " (did you mean X?)" for the known word that was probably meant by a word, ""
-// if there is none: the beginning of a known word, or one with few typing errors.
+// didYouMean returns " (did you mean X?)" for the known word that was probably meant, or "". A
+// known word is suggested if word is its beginning or has few typing errors.
 func didYouMean(word string, known []string) string {
 	best, least := "", max(1, min(2, len(word)/3))+1
 	for _, k := range known {
@@ -29,8 +29,8 @@ func didYouMean(word string, known []string) string {
 	return " (did you mean " + best + "?)"
 }
 
-// typingErrors returns how many characters were left out, added, replaced, or swapped with the next
-// one, to make b of a (the optimal string alignment distance).
+// typingErrors returns how many characters must be left out, added, replaced or swapped with the
+// next one to turn a into b (the optimal string alignment distance).
 func typingErrors(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
@@ -53,8 +53,8 @@ func typingErrors(a, b string) int {
 	return row[len(b)]
 }
 
-// wrongOption makes wrong usage of an error in the options of a command. Letters behind one hyphen
-// may have been meant as the name of an option too, as in -device.
+// wrongOption turns an error in a command's options into a usage error. Letters after a single
+// hyphen may have been meant as an option's name, as in -device.
 func wrongOption(cmd *cobra.Command, err error) error {
 	unknown := new(pflag.NotExistError)
 	if !errors.As(err, &unknown) {

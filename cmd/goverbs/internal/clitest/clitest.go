@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package clitest runs the goverbs program in tests of its parts. The directory of such a test
-// binary has Main for its TestMain.
+// Package clitest runs the goverbs program in tests of its packages. A test binary that uses it
+// calls Main in TestMain.
 package clitest
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The exit statuses of the program.
+// The program's exit statuses.
 const (
 	Done   = 0
 	Failed = 1
 	Usage  = 2
 )
 
-// Program is the program under test, built by Main. In the guest it has been built before, with
-// cgo.
+// Program is the path of the program under test, which Main builds. In the guest it is prebuilt,
+// with cgo.
 var Program = os.Getenv("GOVERBS_TEST_COMMAND")
 
-// Main is what a TestMain calls: it builds the program and runs the tests.
+// Main is called by TestMain: it builds the program and runs the tests.
 func Main(m *testing.M) int {
 	if Program != "" {
 		return m.Run()
@@ -54,10 +54,10 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// WithLibibverbs: the programs of the tests can use libibverbs.
+// WithLibibverbs reports whether programs of the tests can use libibverbs.
 var WithLibibverbs = verbs.RDMACore() == nil
 
-// Build builds the program, with libibverbs if the test has it.
+// Build builds the program, with libibverbs if the test itself has it.
 func Build(path string, flags ...string) error {
 	if !WithLibibverbs {
 		flags = append(flags, "-tags=noibverbs")
@@ -70,28 +70,28 @@ func Build(path string, flags ...string) error {
 	return nil
 }
 
-// Outcome is what a run of the program left.
+// Outcome is the result of a run of the program.
 type Outcome struct {
 	Stdout, Stderr string
 	Code           int
 	Took           time.Duration
 }
 
-// Running is a run in progress. What it writes can be waited for.
+// Running is a run in progress. A test can wait for its output.
 type Running struct {
 	*testprogram.Program
 	Stdout, Stderr *testprogram.Output
-	Begun          time.Time // from when Outcome.Took counts
+	Begun          time.Time // when Outcome.Took starts
 }
 
-// Start starts the program. The test fails if it is left running.
+// Start starts the program. The test fails if the program is still running when the test ends.
 func Start(t *testing.T, args ...string) *Running {
 	t.Helper()
 	return StartCommand(t, exec.Command(Program, args...))
 }
 
-// StartOn starts the program with stdout on a file, and with further variables in its environment.
-// Stdout of the Running stays empty.
+// StartOn starts the program with stdout connected to a file, and with additional environment
+// variables. Running.Stdout stays empty.
 func StartOn(t *testing.T, stdout *os.File, env []string, args ...string) *Running {
 	t.Helper()
 	cmd := exec.Command(Program, args...)
@@ -100,8 +100,8 @@ func StartOn(t *testing.T, stdout *os.File, env []string, args ...string) *Runni
 	return StartCommand(t, cmd)
 }
 
-// StartCommand starts the program, or a shell that becomes the program, as a command says. The test
-// fails if it is left running.
+// StartCommand starts cmd, which is the program, or a shell that becomes the program. The test
+// fails if the program is still running when the test ends.
 func StartCommand(t *testing.T, cmd *exec.Cmd) *Running {
 	t.Helper()
 	begun := time.Now()
@@ -114,7 +114,7 @@ func StartCommand(t *testing.T, cmd *exec.Cmd) *Running {
 	return &Running{Program: p, Stdout: p.Out, Stderr: p.Err, Begun: begun}
 }
 
-// End waits for the end of the program, which no signal may cause.
+// End waits for the program to exit, which must not be due to a signal.
 func (r *Running) End(t *testing.T) Outcome {
 	t.Helper()
 	state := r.Wait(t)
@@ -122,13 +122,14 @@ func (r *Running) End(t *testing.T) Outcome {
 	return Outcome{r.Stdout.String(), r.Stderr.String(), state.ExitCode(), time.Since(r.Begun)}
 }
 
-// Run runs the program to its end.
+// Run runs the program until it exits.
 func Run(t *testing.T, args ...string) Outcome {
 	t.Helper()
 	return Start(t, args...).End(t)
 }
 
-// NothingRuns asserts that no process of the program is left, where the system tells.
+// NothingRuns asserts that no process of the program is left, on systems where that can be found
+// out.
 func NothingRuns(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -148,7 +149,7 @@ func NothingRuns(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond, "left: %v", &left)
 }
 
-// Lines splits a text that ends in a newline.
+// Lines splits text that ends in a newline.
 func Lines(t *testing.T, s string) []string {
 	t.Helper()
 	require.True(t, strings.HasSuffix(s, "\n"), "%q", s)

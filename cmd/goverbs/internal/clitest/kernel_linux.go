@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// KernelAddress has the IPv4 and the IPv6 address of the guest's devices.
+// KernelAddress maps each of the guest's devices to its IPv4 and IPv6 address.
 var KernelAddress = map[string][2]string{"rxe0": {"10.78.0.1", "fd00:78::1"}, "siw0": {"10.77.0.1", "fd00:77::1"}}
 
 // StartIn starts the program in a network namespace.

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// within is how long a process may live after a signal.
+// within is how long a process may run on after a signal.
 const within = 10 * time.Second
 
-// Interrupt sends a signal, and asserts that the process ends in time, with the exit status of that
-// signal, and leaves no other behind.
+// Interrupt sends a signal, and asserts that the process ends in time with that signal's exit
+// status and leaves no other process behind.
 func (r *Running) Interrupt(t *testing.T, sig syscall.Signal) Outcome {
 	t.Helper()
 	r.Begun = time.Now()
@@ -31,7 +31,7 @@ func (r *Running) Interrupt(t *testing.T, sig syscall.Signal) Outcome {
 	return out
 }
 
-// Stop stops a process, and returns when it stands still.
+// Stop stops a process and returns once it has stopped.
 func Stop(t *testing.T, pid int) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal makes a terminal (pts(4)). What a program writes to it is read from the screen.
+// Terminal opens a pseudoterminal (pts(4)). What a program writes to terminal is read from screen.
 func Terminal(t *testing.T) (screen, terminal *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

@@ -10,16 +10,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The steps masked-fetchadd and masked-cmpswap: atomics on a word that nobody else changes, so that
-// every original value is known beforehand. Every fourth one is without masks.
+// The steps masked-fetchadd and masked-cmpswap: atomics on a word that nothing else changes, so
+// that every original value is known in advance. Every fourth atomic has no masks.
 
-// chain runs n atomics on a word that begins as 0. request returns request i and what it makes of a
-// value.
+// chain runs n atomics on a word that starts at 0. request returns request i and what it turns a
+// value into.
 func (d *driver) chain(ctx context.Context, c *check, n, word int,
 	request func(i int, value uint64) (wr verbs.SendWR, next uint64)) ([]uint64, error) {
 	var (
 		value uint64
-		want  [window]uint64 // the original values of the requests in progress
+		want  [window]uint64 // expected original values of the requests in flight
 	)
 	fill := func(i int) verbs.SendWR {
 		want[i%window] = value
@@ -59,7 +59,7 @@ func driveCmpSwap(ctx context.Context, d *driver, c *check, n int) ([]uint64, er
 		sink, swap, noise := d.sink(i%window), p.word(4*i), p.word(4*i+1)
 		compareMask, swapMask := p.word(4*i+2), p.word(4*i+3)
 		if i%4 == 3 {
-			// By turns one that matches and one that does not.
+			// Alternately one that matches and one that does not.
 			compare := value
 			if i%8 == 3 {
 				compare ^= noise | 1

@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// comparisons are all that a step compares, by who does it, as check names them.
+// comparisons lists everything that a step compares, by the side that does so, under the names that
+// check uses.
 var comparisons = []struct {
 	step                        string
 	driver, listener, processes []string
@@ -65,7 +66,7 @@ var comparisons = []struct {
 			"closing the listening end"}},
 }
 
-// Comparisons of several steps.
+// Comparisons shared by several steps.
 const (
 	toldWords     = "the number of words that the driver told"
 	wordInMemory  = "the word in memory"
@@ -73,8 +74,8 @@ const (
 	chainFinal    = "the final value"
 )
 
-// TestComparisons: the list above has every comparison in the source, but for two that have tests
-// of their own.
+// TestComparisons: the list above has every comparison in the source, except for two that have
+// their own tests.
 func TestComparisons(t *testing.T) {
 	// TestDemoOtherHalfLacks, TestBreakListeningProcess
 	listed := []string{"a step that was skipped", "listening process"}
@@ -105,7 +106,7 @@ func TestComparisons(t *testing.T) {
 	require.Equal(t, slices.Compact(listed), slices.Compact(found))
 }
 
-// comparison returns the name of the comparison that a call is.
+// comparison returns the name of the comparison that a call makes.
 func comparison(call *ast.CallExpr) (string, bool) {
 	args := call.Args
 	switch f := call.Fun.(type) {
@@ -132,17 +133,17 @@ func comparison(call *ast.CallExpr) (string, bool) {
 	return strings.ReplaceAll(name, "%d", "N"), err == nil
 }
 
-// said reports whether a half has told of a difference in a step, with these words.
+// said reports whether a half printed a difference in a step, in these words.
 func said(stderr, step, words string) bool {
 	return strings.Contains("\n"+plainNumbers(stderr), plainNumbers("\nstep "+step+": "+words))
 }
 
-// plainNumbers replaces every number by N, as in the names of comparisons.
+// plainNumbers replaces every number with N, as in the names of comparisons.
 func plainNumbers(s string) string { return numbers.ReplaceAllString(s, "N") }
 
-// TestBreak: every comparison of either half notices what it is there for, that step fails in both
-// halves, and no other does. A run breaks one comparison of each step, and the steps in which it
-// breaks none pass.
+// TestBreak: every comparison of either half detects the difference it exists for, its step fails
+// in both halves, and no other step does. A run breaks one comparison in each step; the steps in
+// which it breaks none must pass.
 func TestBreak(t *testing.T) {
 	for round := 0; ; round++ {
 		var args []string
@@ -168,7 +169,7 @@ func TestBreak(t *testing.T) {
 		require.False(t, listening.OK)
 		for i, step := range stepOrder {
 			name, is := broken[step]
-			// After the last step the halves say nothing to each other.
+			// After the last step the halves no longer communicate.
 			last := step == "close"
 			require.Equal(t, is && (driver[step] || !last), !connecting.Steps[i].OK, "%s of %s: %s", name, step,
 				c.Stderr)
@@ -190,7 +191,8 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// TestBreakProcesses: what a client process compares ends it and with it the demo, and is told.
+// TestBreakProcesses: a difference found by a client process ends that process and the demo, and is
+// printed.
 func TestBreakProcesses(t *testing.T) {
 	for _, s := range comparisons {
 		for _, name := range s.processes {
@@ -207,8 +209,8 @@ func TestBreakProcesses(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// TestBreakListeningProcess: how the listening process ends is part of the last step, and its last
-// words are told.
+// TestBreakListeningProcess: the exit of the listening process is part of the last step, and its
+// last line is printed.
 func TestBreakListeningProcess(t *testing.T) {
 	for _, name := range comparisons[len(comparisons)-1].listener {
 		r := clitest.Run(t, "demo", "--json", "--clients", "1", "--ops", "20", "--break", "close:"+name)
@@ -220,7 +222,7 @@ func TestBreakListeningProcess(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// TestBreakStep: the name of a step alone breaks all that it compares, and no other step.
+// TestBreakStep: the name of a step alone breaks all its comparisons, and no other step.
 func TestBreakStep(t *testing.T) {
 	for _, step := range []string{"connect", "lock", "close"} {
 		r := clitest.Run(t, "demo", "--json", "--clients", "2", "--ops", "20", "--break", step)

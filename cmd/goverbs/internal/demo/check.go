@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// check compares what a step found with what it must find. It remembers the first difference and
-// lets the step go on, so that the two sides stay in step. What the comparisons named in broken
-// found is corrupted first: then they must tell a difference.
+// check compares the results of a step with what is expected. It records the first difference and
+// lets the step continue, so that both sides stay in sync. Values whose comparison is named in
+// broken are corrupted first, and the comparison must then report a difference.
 type check struct {
-	broken []string // "" stands for all
+	broken []string // "" means all
 	err    error
 }
 
-// newCheck makes the check of a step.
+// newCheck returns the check of a step.
 func newCheck(step string, breaks []string) *check {
 	c := new(check)
 	for _, b := range breaks {
@@ -30,7 +30,8 @@ func newCheck(step string, breaks []string) *check {
 	return c
 }
 
-// breaks reports whether a comparison is to be corrupted. Its name has N for every number.
+// breaks reports whether to corrupt the value of a comparison, in whose name N replaces every
+// number.
 func (c *check) breaks(what string) bool {
 	return c.broken != nil &&
 		(slices.Contains(c.broken, "") || slices.Contains(c.broken, numbers.ReplaceAllString(what, "N")))
@@ -54,7 +55,7 @@ func (c *check) word(what string, got, want uint64) {
 	}
 }
 
-// count compares two numbers that count something.
+// count compares two counts.
 func (c *check) count(what string, got, want uint64) {
 	if c.breaks(what) {
 		got++
@@ -64,13 +65,13 @@ func (c *check) count(what string, got, want uint64) {
 	}
 }
 
-// bytes compares bytes and names the first that differs.
+// bytes compares bytes and reports the first that differs.
 func (c *check) bytes(what string, got, want []byte) {
 	if c.breaks(what) {
 		if len(got) == 0 {
 			got = []byte{0}
 		}
-		// In place, for what was found must not be compared with itself.
+		// In place, so that a comparison of a buffer with itself still finds no difference.
 		got[len(got)/2] ^= 1
 		defer func() { got[len(got)/2] ^= 1 }()
 	}
@@ -98,7 +99,7 @@ func is[T comparable](c *check, what string, got, want T) {
 	}
 }
 
-// noError takes an error as a difference.
+// noError treats an error as a difference.
 func (c *check) noError(what string, err error) {
 	if c.breaks(what) {
 		err = errors.New("an error of --break")
@@ -108,7 +109,7 @@ func (c *check) noError(what string, err error) {
 	}
 }
 
-// peer takes what the other side found.
+// peer records a failure that the other side reports.
 func (c *check) peer(who string, m *control) {
 	if m.OK {
 		return
@@ -120,7 +121,7 @@ func (c *check) peer(who string, m *control) {
 	c.fail("%s: %w", who, err)
 }
 
-// tell puts what was found into a message.
+// tell puts this side's result into a message.
 func (c *check) tell(m *control) {
 	m.OK = c.err == nil
 	if c.err != nil {

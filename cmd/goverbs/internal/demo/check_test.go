@@ -73,7 +73,7 @@ func b2u(b bool) uint64 {
 	return 0
 }
 
-// What one side claims reaches the other.
+// A failure that one side reports reaches the other.
 func TestCheckPeer(t *testing.T) {
 	var mine, theirs check
 	mine.fail("byte 7")
@@ -103,7 +103,7 @@ func TestCounter(t *testing.T) {
 	mask, err := ext.FieldMask(32, 16, 16)
 	require.NoError(t, err)
 	require.Equal(t, mask, uint64(counterMask))
-	const client, ops = 3, 70000 // more than 16 bits count
+	const client, ops = 3, 70000 // a count of more than 16 bits
 	var middle, upper uint16
 	for k := range ops {
 		middle += uint16(counterAdd(client, k) >> 32)
@@ -140,7 +140,7 @@ func TestLockWord(t *testing.T) {
 func TestGuarded(t *testing.T) {
 	count, sum := guardedAfter(1000)
 	require.EqualValues(t, 1000, count)
-	// An update that is lost and one that is done twice leave the count right and the sum wrong.
+	// One lost and one repeated update cancel out in the count, but not in the sum.
 	c, s := guardedAfter(500)
 	_, s2 := guardedNext(c+1, s)
 	c, s = c+2, s2

@@ -16,13 +16,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ClientCommand is the name of the hidden command that a client process runs, with RunClient.
+// ClientCommand is the hidden command that client processes run; it calls RunClient.
 const ClientCommand = "demo-client"
 
-// Implementation constants.
+// Tuning.
 const (
-	reportEvery  = 100 // operations between two reports of progress
-	eagerTries   = 4   // attempts to take the lock before the first pause
+	reportEvery  = 100 // operations between progress reports
+	eagerTries   = 4   // attempts to acquire the lock before the first pause
 	longestPause = 2 * time.Millisecond
 )
 
@@ -31,24 +31,24 @@ type client struct {
 	job     clientJob
 	end     *endpoint
 	peer    welcome
-	mr      *verbs.MR // window words, and the guarded words behind them
+	mr      *verbs.MR // window words, followed by the guarded words
 	sgl     []verbs.SGE
 	guarded []verbs.SGE
-	free    uint64 // the last free value of the lock word; see takeLock
+	free    uint64 // last known value of the free lock word; see takeLock
 	report  *json.Encoder
 	pending clientReport
-	check   *check // of the step in progress
+	check   *check // of the current step
 }
 
-// RunClient is the work of a client process of the demo: it reads a job and the names of steps from
-// stdin, does them, and returns when stdin ends.
+// RunClient is the body of a client process: it reads a job and step names from stdin, runs the
+// steps, and returns at the end of stdin.
 func RunClient(ctx context.Context, dev *verbs.Device, stdin io.Reader, stdout io.Writer) (err error) {
 	in := json.NewDecoder(stdin)
 	c := &client{report: json.NewEncoder(stdout)}
 	if err := in.Decode(&c.job); err != nil {
 		return fmt.Errorf("no job on stdin: %w", err)
 	}
-	// stdin is read all the time, so that its end is seen during a step too.
+	// stdin is read continuously, so that its end is noticed even during a step.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer func() {
@@ -119,7 +119,7 @@ func (c *client) allocate() (err error) {
 	return err
 }
 
-// did counts an operation and reports some of them together.
+// did counts an operation; progress is reported in batches.
 func (c *client) did() error {
 	c.pending.Ops++
 	if c.pending.Ops < reportEvery {
@@ -142,7 +142,7 @@ func (c *client) word(i int) verbs.Remote { return c.peer.word(i) }
 func (c *client) sink(i int) []verbs.SGE  { return c.sgl[i : i+1] }
 func (c *client) sunk(i int) uint64       { return binary.NativeEndian.Uint64(c.mr.Bytes()[8*i:]) }
 
-// takeLocks takes the lock again and again, and changes the guarded words while it has it.
+// takeLocks repeatedly acquires the lock and changes the guarded words while holding it.
 func (c *client) takeLocks(ctx context.Context) error {
 	for range c.job.Ops {
 		count, err := c.acquire(ctx)
@@ -160,7 +160,7 @@ func (c *client) takeLocks(ctx context.Context) error {
 	return nil
 }
 
-// acquire tries until the lock is taken and returns the count of the lock word.
+// acquire retries until it holds the lock and returns the count in the lock word.
 func (c *client) acquire(ctx context.Context) (uint64, error) {
 	pause := longestPause / 64
 	for try := 1; ; try++ {
@@ -189,8 +189,9 @@ func (c *client) acquire(ctx context.Context) (uint64, error) {
 	}
 }
 
-// takeLock returns the request that takes the lock if it is free. Without masks, which leave the
-// count alone, the count must be known: the request also fails if it is not that of c.free.
+// takeLock returns the request that acquires the lock if it is free. With masks the count is
+// irrelevant. Without masks it must be known: the request also fails if the count is not that of
+// c.free.
 func (c *client) takeLock() verbs.SendWR {
 	mine := lockHeld | lockOwner(c.job.Client)
 	if !c.job.Masked {
@@ -199,7 +200,7 @@ func (c *client) takeLock() verbs.SendWR {
 	return ext.MaskedCmpSwapWR(c.word(wordLock), 0, lockHeld, mine, lockHeld|lockOwnerMask, c.sink(0)...)
 }
 
-// releaseLock returns the requests that count this acquisition, after count earlier ones, and
+// releaseLock returns the requests that count this acquisition, given the count before it, and
 // release the lock.
 func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
 	mine := lockHeld | lockOwner(c.job.Client)
@@ -212,7 +213,7 @@ func (c *client) releaseLock(count uint64) (add, swap verbs.SendWR) {
 }
 
 // changeAndRelease changes the guarded words, counts the acquisition and releases the lock. The
-// Write, the FetchAdd and the CmpSwap are posted together: atomics are executed after earlier
+// Write, the FetchAdd and the CmpSwap are posted together, because atomics execute after earlier
 // messages have arrived.
 func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	read := verbs.Read(c.word(wordGuarded), c.guarded...)
@@ -221,7 +222,7 @@ func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	}
 	b := c.mr.Bytes()[8*window:]
 	n, sum := decodeGuarded(b)
-	// If they differ, the lock does not exclude other clients.
+	// A difference means that the lock did not exclude other clients.
 	if c.check.count("the guarded count that was read under the lock", n, count); c.check.err != nil {
 		return c.check.err
 	}
@@ -240,7 +241,7 @@ func (c *client) changeAndRelease(ctx context.Context, count uint64) error {
 	return c.check.err
 }
 
-// count adds to the counter with many requests in progress.
+// count adds to the counter with many requests in flight.
 func (c *client) count(ctx context.Context) error {
 	var failed error
 	var last uint64

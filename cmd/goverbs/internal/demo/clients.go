@@ -12,12 +12,11 @@ import (
 )
 
 const (
-	clientsPatience = 5 * time.Minute  // for all that the clients do in one step
-	clientsStart    = 20 * time.Second // for their connections
+	clientsPatience = 5 * time.Minute  // for everything the clients do in one step
+	clientsStart    = 20 * time.Second // for connecting them
 )
 
-// clientJob is the first line that a client process reads; after it come the names of the steps to
-// do, as JSON strings.
+// clientJob is the first line that a client process reads. Step names follow, as JSON strings.
 type clientJob struct {
 	Address string `json:"address"`
 	Token   uint64 `json:"token"`
@@ -25,19 +24,19 @@ type clientJob struct {
 	Ops     int    `json:"ops"`
 	Masked  bool   `json:"masked"` // the devices have masked atomics
 
-	// those of --break that name a comparison: a client that finds a difference ends
+	// --break entries that name a comparison: a client that finds a difference exits
 	Breaks []string `json:"breaks,omitempty"`
 }
 
-// clientReport is a line that a client process writes: how many operations it has done since the
-// last one, and at the end of a step the sums.
+// clientReport is a line written by a client process: its operations since the last report, and at
+// the end of a step the sums.
 type clientReport struct {
 	Ops  int  `json:"ops"`
-	Done bool `json:"done,omitempty"` // connected, or the step is done
+	Done bool `json:"done,omitempty"` // connected, or finished with the step
 
-	Taken   uint64 `json:"taken,omitempty"`   // lock: how often it got the lock
-	Tries   uint64 `json:"tries,omitempty"`   // lock: with how many CmpSwaps
-	Sum     uint64 `json:"sum,omitempty"`     // counter: what it has added
+	Taken   uint64 `json:"taken,omitempty"`   // lock: acquisitions
+	Tries   uint64 `json:"tries,omitempty"`   // lock: CmpSwaps that they took
+	Sum     uint64 `json:"sum,omitempty"`     // counter: the total that it added
 	Tickets uint64 `json:"tickets,omitempty"` // counter: the sum of its tickets
 	Squares uint64 `json:"squares,omitempty"` // counter: the sum of their squares, modulo 2^64
 }
@@ -66,7 +65,7 @@ func (d *driver) startClients(ctx context.Context) (cs *clients, err error) {
 	return cs, err
 }
 
-// run lets all clients do a step at the same time and returns their reports.
+// run has all clients perform a step concurrently and returns their reports.
 func (cs *clients) run(ctx context.Context, step string, out *console) ([]clientReport, error) {
 	if cs == nil {
 		return nil, errors.New("the client processes were not started")
@@ -79,7 +78,7 @@ func (cs *clients) run(ctx context.Context, step string, out *console) ([]client
 	return cs.collect(ctx, clientsPatience, out)
 }
 
-// collect reads the reports of all clients up to the final one of each.
+// collect reads every client's reports up to the final one.
 func (cs *clients) collect(ctx context.Context, patience time.Duration, out *console) ([]clientReport, error) {
 	type outcome struct {
 		client int
@@ -124,7 +123,7 @@ func (cs *clients) collect(ctx context.Context, patience time.Duration, out *con
 	return reports, nil
 }
 
-// lost tells why a client cannot be talked to.
+// lost explains why a client stopped communicating.
 func (cs *clients) lost(client int, err error) error {
 	if werr := cs.processes[client].wait(endPatience); werr != nil {
 		err = werr
@@ -144,7 +143,7 @@ func (cs *clients) end() error {
 	return err
 }
 
-// letGo tells the clients to end. It may be called on nil.
+// letGo tells the clients to exit. It may be called on nil.
 func (cs *clients) letGo() {
 	if cs == nil {
 		return
@@ -154,13 +153,13 @@ func (cs *clients) letGo() {
 	}
 }
 
-// wait waits until the clients, which have been let go, have ended, and sees to it that they do by
-// the deadline. It may be called on nil.
+// wait waits for clients that were told to exit, and kills those still running at the deadline. It
+// may be called on nil.
 func (cs *clients) wait(deadline time.Time) {
 	if cs == nil {
 		return
 	}
 	for _, p := range cs.processes {
-		_ = p.wait(time.Until(deadline)) // how they end does not matter any more
+		_ = p.wait(time.Until(deadline)) // how they exit is irrelevant here
 	}
 }

@@ -14,29 +14,29 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/output"
 )
 
-// console shows the steps of a demo to people. On a terminal the step in progress is a line that
-// changes. Elsewhere there is a line when a step is done, and one every few seconds while it runs.
-// A quiet console shows only notes. All methods may be called concurrently.
+// console shows people the progress of a demo. On a terminal the current step is a line that is
+// redrawn. Elsewhere a line is printed every few seconds during a step and at its end. A quiet
+// console prints only notes. All methods may be called concurrently.
 type console struct {
 	w        io.Writer
-	notes    io.Writer // for everything that is not a result
+	notes    io.Writer // for everything but results
 	quiet    bool
 	terminal bool
 	colour   bool
 
-	mu    sync.Mutex // guards what follows
-	name  string     // the step in progress
+	mu    sync.Mutex // guards the fields below
+	name  string     // current step
 	total int
 	ops   int
 	bytes int64
 	start time.Time
-	shown time.Time // when the last line was
+	shown time.Time // when a line was last printed
 }
 
-// eraseLine erases the current line of a terminal and goes to its beginning.
+// eraseLine erases the current line of a terminal and moves the cursor to its start.
 const eraseLine = output.Sequence("\r\x1b[K")
 
-// How often the progress of a step is shown.
+// How often progress is shown.
 const (
 	terminalInterval = 100 * time.Millisecond
 	otherInterval    = 2 * time.Second
@@ -80,14 +80,14 @@ func (c *console) begin(name string, total int) {
 	}
 }
 
-// restart restarts the measurement of the rate, after the preparations of a step.
+// restart restarts the rate measurement, after a step's preparations.
 func (c *console) restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.start = time.Now()
 }
 
-// progress adds operations and bytes to the step's.
+// progress adds completed operations and bytes.
 func (c *console) progress(ops int, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,7 @@ func (c *console) progress(ops int, bytes int) {
 	}
 }
 
-// end shows the outcome of the step, with a remark where there is something to say, and returns its
-// operations.
+// end shows the outcome of the step, with a remark if there is one, and returns its operations.
 func (c *console) end(ok bool, remark string) (ops int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +121,7 @@ func (c *console) end(ok bool, remark string) (ops int) {
 	return c.ops
 }
 
-// skip shows a step that was not begun, and why.
+// skip shows a step that did not run, and why.
 func (c *console) skip(name string, ok bool, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +136,7 @@ func (c *console) skip(name string, ok bool, why string) {
 		why, "\n")...)
 }
 
-// outcome colours a word on a terminal.
+// outcome colours a word if the output is a terminal.
 func (c *console) outcome(word string, colour output.Sequence) []any {
 	if c.colour {
 		return []any{colour, word, output.Sequence("\x1b[0m")}
@@ -145,7 +144,7 @@ func (c *console) outcome(word string, colour output.Sequence) []any {
 	return []any{word}
 }
 
-// line shows the step with its rates and a text behind, for output.Print. The caller holds c.mu.
+// line formats the step with its rates, followed by text, for output.Print. The caller holds c.mu.
 func (c *console) line(text ...any) {
 	if c.quiet {
 		return
@@ -169,7 +168,7 @@ func (c *console) line(text ...any) {
 		append([]any{start, fmt.Sprintf("%-15s %11s %13s %11s  ", c.name, ops, rate, volume)}, text...), end)...)
 }
 
-// thousands writes n with commas.
+// thousands formats n with commas.
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

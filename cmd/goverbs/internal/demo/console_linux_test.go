@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// shown runs a demo on a terminal and returns what it writes there.
+// shown runs a demo on a terminal and returns what appears there.
 func shown(t *testing.T, env ...string) string {
 	t.Helper()
 	screen, terminal := clitest.Terminal(t)
@@ -24,7 +24,7 @@ func shown(t *testing.T, env ...string) string {
 		for {
 			n, err := screen.Read(b)
 			text.Write(b[:n])
-			if err != nil { // EIO, when the last process has closed the terminal
+			if err != nil { // EIO, once the last process has closed the terminal
 				return
 			}
 		}
@@ -38,7 +38,7 @@ func shown(t *testing.T, env ...string) string {
 	return text.String()
 }
 
-// TestTerminal: on a terminal a line changes and words have colours; a dumb one gets neither.
+// TestTerminal: on a terminal a line is redrawn and words have colours, except on a dumb one.
 func TestTerminal(t *testing.T) {
 	text := shown(t, "TERM=xterm", "NO_COLOR=")
 	require.Contains(t, text, string(eraseLine))
@@ -49,7 +49,7 @@ func TestTerminal(t *testing.T) {
 	require.NotContains(t, shown(t, "TERM=dumb"), "\x1b")
 }
 
-// TestNoTerminal: a character device that is no terminal gets lines.
+// TestNoTerminal: a character device that is not a terminal gets plain lines.
 func TestNoTerminal(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	require.NoError(t, err)

@@ -12,20 +12,20 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The steps lock and counter: client processes contend for words of the listener's. The driver
-// starts them, adds up what they did, and compares the sums with the words, which it reads back by
-// RDMA Read; the listener compares them with its memory.
+// The steps lock and counter: client processes contend for words of the listener. The driver starts
+// them, adds up what they did, and compares the sums with the words, which it reads by RDMA Read;
+// the listener compares them with its memory.
 
-// Bounds of the hidden options. The tickets of all operations fit in 32 bits.
+// Limits of the hidden options. The tickets of all operations fit in 32 bits.
 const (
 	MaxClients   = 64
 	MaxClientOps = 1_000_000
 )
 
-// The lock word: one bit that says the lock is held, eight that say by whom, and a count of how
-// often it was taken. The masked CmpSwap that takes it compares the one bit and stores the nine,
-// whatever the count is; the masked FetchAdd that counts leaves them alone. On devices without
-// masked atomics the plain ones do it, with the whole word.
+// The lock word: one bit that says the lock is held, eight that identify the holder, and a count of
+// acquisitions. The masked CmpSwap that acquires the lock compares the one bit and stores the nine,
+// whatever the count is; the masked FetchAdd that counts leaves those bits alone. On devices
+// without masked atomics the plain ones do the same with the whole word.
 const (
 	lockHeld       = uint64(1) << 63
 	lockOwnerShift = 48
@@ -33,14 +33,15 @@ const (
 	lockCountMask  = uint64(1)<<32 - 1
 )
 
-// lockCountField is the boundary of the count.
+// lockCountField is the FetchAdd mask that bounds the count.
 const lockCountField = uint64(1) << 31
 
-// lockOwner is what the owner bits say of a client.
+// lockOwner returns the owner bits for a client.
 func lockOwner(client int) uint64 { return uint64(client+1) << lockOwnerShift }
 
 // The guarded words are changed by Read and Write, which are not atomic: only the lock keeps them
-// right. The second one is a chain over the first, so that an update that was lost shows.
+// consistent. The second word accumulates a hash over the values of the first, so that a lost
+// update is visible.
 const guardedSize = 16
 
 // guardedNext returns what the holder of the lock writes.
@@ -48,7 +49,7 @@ func guardedNext(count, sum uint64) (uint64, uint64) {
 	return count + 1, bits.RotateLeft64(sum, 7)*0x9e3779b97f4a7c15 + count
 }
 
-// guardedAfter returns what the guarded words hold after n changes.
+// guardedAfter returns the contents of the guarded words after n changes.
 func guardedAfter(n int) (count, sum uint64) {
 	for range n {
 		count, sum = guardedNext(count, sum)
@@ -56,23 +57,23 @@ func guardedAfter(n int) (count, sum uint64) {
 	return count, sum
 }
 
-// The counter word has three fields: tickets, where every operation adds 1 and the original value
-// tells which one it got; one of 16 bits that overflows all the time; and one of 16 bits that is
-// counted down. Without the mask each overflow would change its neighbour, which is what it does on
-// devices without masked atomics: there the sum is one of 64 bits. Tickets are right even so, since
-// all of them fit.
+// The counter word has three fields: tickets, to which every operation adds 1 and whose original
+// value is the operation's ticket; a 16-bit field that overflows all the time; and a 16-bit field
+// that counts down. Without the mask each overflow carries into the next field. That is what
+// happens on devices without masked atomics, where the word is a single 64-bit sum. Tickets are
+// correct even there, since all of them fit.
 const (
 	counterTicketMask = uint64(1)<<32 - 1
 	counterMask       = uint64(1)<<31 | 1<<47 | 1<<63 // ext.FieldMask(32, 16, 16)
 )
 
-// counterAdd returns what client adds in its operation k.
+// counterAdd returns what a client adds in operation k.
 func counterAdd(client, k int) uint64 {
 	middle := uint64(uint16((client*7919 + k + 1) * 40503))
 	return 1 | middle<<32 | 0xffff<<48
 }
 
-// counterBounds returns the mask with which the counter is moved.
+// counterBounds returns the FetchAdd mask of the counter.
 func counterBounds(masked bool) uint64 {
 	if masked {
 		return counterMask
@@ -80,7 +81,7 @@ func counterBounds(masked bool) uint64 {
 	return 0
 }
 
-// counterSum adds up what a client adds in ops operations.
+// counterSum returns the sum of what a client adds in ops operations.
 func counterSum(client, ops int, mask uint64) (sum uint64) {
 	for k := range ops {
 		sum = ext.MaskedFetchAdd(sum, counterAdd(client, k), mask)
@@ -93,7 +94,7 @@ func prepareLock(l *listener, _ pattern) {
 	clear(l.words.Bytes()[wordSpacing*wordGuarded:][:guardedSize])
 }
 
-// driveLock lets every client take the lock ops times.
+// driveLock has every client acquire the lock ops times.
 func driveLock(ctx context.Context, d *driver, c *check, n int) ([]uint64, error) {
 	var err error
 	if d.clients, err = d.startClients(ctx); err != nil {
@@ -145,7 +146,7 @@ func verifyLock(l *listener, c *check, words []uint64) {
 	c.word("the guarded sum in memory", sum, words[2])
 }
 
-// driveCounter lets every client add to the counter ops times.
+// driveCounter has every client add to the counter ops times.
 func driveCounter(ctx context.Context, d *driver, c *check, n int) ([]uint64, error) {
 	reports, err := d.clients.run(ctx, "counter", d.out)
 	if err != nil {
@@ -160,7 +161,7 @@ func driveCounter(ctx context.Context, d *driver, c *check, n int) ([]uint64, er
 		tickets += r.Tickets
 		squares += r.Squares
 	}
-	// That each ticket was given once shows in the sum of them and of their squares.
+	// The sums of the tickets and of their squares show that each ticket was issued once.
 	var wantTickets, wantSquares uint64
 	for t := range uint64(n) {
 		wantTickets += t

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package demo runs every kind of RDMA operation between processes and verifies what came of it on
-// both sides: first between a connecting and a listening process, then by client processes that
+// Package demo runs every kind of RDMA operation between processes and verifies the results on both
+// sides: first between a connecting and a listening process, then from client processes that
 // contend for a lock and a counter.
 package demo
 
@@ -14,26 +14,25 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Options say what Run does. The process that Run starts for the listening half, and the client
-// processes, are this program with the commands demo and ClientCommand.
+// Options configure Run. The listening half that Run starts, and the client processes, are this
+// program with the commands demo and ClientCommand.
 type Options struct {
-	Listen, Connect string   // the address of one half; without both Run is both halves
-	JSON            bool     // print one line of JSON in place of text
-	Breaks          []string // the comparisons that shall find a difference: STEP or STEP:COMPARISON
-	Clients         int      // client processes, 1 to MaxClients
-	Ops             int      // operations of each client process, 1 to MaxClientOps
-	Child           bool     // the process that started this one reads Stdout and keeps Stdin open while it lives
+	Listen, Connect string   // address of one half; if both are empty Run is both halves
+	JSON            bool     // print one line of JSON instead of text
+	Breaks          []string // comparisons that must find a difference: STEP or STEP:COMPARISON
+	Clients         int      // number of client processes, 1 to MaxClients
+	Ops             int      // operations per client process, 1 to MaxClientOps
+	Child           bool     // the parent process reads Stdout, and keeps Stdin open while it lives
 
-	Stdin          io.Reader // not read unless Child is set
+	Stdin          io.Reader // only read if Child is set
 	Stdout, Stderr io.Writer
 }
 
-// errNotVerified is the error of a demo that ran and found something wrong. Its steps have told
-// what.
+// errNotVerified reports a demo that found a fault, which its steps have printed.
 var errNotVerified = errors.New("not verified")
 
-// Run runs one half or both on a device and prints the result. rec is the recording that the
-// user-space RNIC of this process was made with, if any; one that is not complete is a failure.
+// Run runs one half or both on a device and prints the result. rec, which may be nil, is the
+// recording of this process's user-space RNIC; an incomplete recording is a failure.
 func Run(ctx context.Context, dev *verbs.Device, o Options, rec *Recording) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -51,7 +50,7 @@ func Run(ctx context.Context, dev *verbs.Device, o Options, rec *Recording) erro
 		err = runDriver(ctx, dev, o, out, result)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // the errors of everything that was cut off then say nothing
+		err = cause // the errors of interrupted operations are meaningless
 	}
 	if err == nil || errors.Is(err, errNotVerified) {
 		err = result.err()
@@ -74,11 +73,12 @@ func Run(ctx context.Context, dev *verbs.Device, o Options, rec *Recording) erro
 	return err
 }
 
-// endWithParent cancels when stdin ends, which the parent process holds open as long as it lives.
+// endWithParent cancels at the end of stdin, which the parent process keeps open as long as it
+// lives.
 func endWithParent(stdin io.Reader, cancel context.CancelCauseFunc) {
 	_, _ = io.Copy(io.Discard, stdin)
 	cancel(errParentGone)
 }
 
-// errParentGone ends a child process whose stdin has ended.
+// errParentGone ends a child process after its stdin ended.
 var errParentGone = errors.New("the parent process has ended")

@@ -22,7 +22,7 @@ import (
 var stepOrder = []string{"connect", "send", "write", "read", "write-imm", "imm64", "masked-fetchadd", "masked-cmpswap",
 	"lock", "counter", "close"}
 
-// decodeResult decodes the one line of demo --json, whose shape is fixed.
+// decodeResult decodes the single line of demo --json, whose format is fixed.
 func decodeResult(t *testing.T, stdout string) runResult {
 	t.Helper()
 	require.Len(t, clitest.Lines(t, stdout), 1)
@@ -38,7 +38,7 @@ func decodeResult(t *testing.T, stdout string) runResult {
 	return r
 }
 
-// requireSteps asserts that exactly the named step failed; "" stands for none.
+// requireSteps asserts that only the named step failed; "" means none.
 func requireSteps(t *testing.T, r runResult, broken string) {
 	t.Helper()
 	require.Equal(t, broken == "", r.OK)
@@ -69,11 +69,11 @@ func TestDemo(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// atomics are all there are: an RNIC has all or none.
+// atomics lists all atomics: an RNIC has all or none.
 const atomics = "fetch-add,cmp-swap,masked-fetch-add,masked-cmp-swap"
 
-// What the user-space RNIC lacks is skipped, or done otherwise, and is a failure; everything else
-// is verified as ever.
+// What the user-space RNIC lacks is skipped or done differently, and is a failure. Everything else
+// is verified as usual.
 func TestDemoLacks(t *testing.T) {
 	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--without", atomics+",imm64,write-imm,send-inv")
 	require.Equal(t, clitest.Failed, r.Code)
@@ -95,7 +95,7 @@ func TestDemoLacks(t *testing.T) {
 		want.Name = stepOrder[i]
 		require.Equal(t, want, got.Steps[i])
 	}
-	// That something is lacking is the first and only thing that was wrong with those steps.
+	// The missing operations are the first and only fault in those steps.
 	require.Equal(t, "step send: device has no send-inv\nstep write-imm: device has no write-imm\nstep imm64: device has no imm64\n"+
 		"step masked-fetchadd: device has no fetch-add, masked-fetch-add\nstep masked-cmpswap: device has no cmp-swap, masked-cmp-swap\n"+
 		"step lock: device has no fetch-add, cmp-swap\nstep counter: device has no fetch-add, cmp-swap\n"+
@@ -113,8 +113,8 @@ func TestDemoLacks(t *testing.T) {
 	require.Contains(t, r.Stderr, "imm64", "both immediates are one message: no RNIC has one of them")
 }
 
-// The RNIC without RFC 7306 lacks nothing that it should have: what it does not have is skipped,
-// and all else verified.
+// The RNIC without RFC 7306 has everything that it should: the operations it lacks are skipped, and
+// all others verified.
 func TestDemoPlain(t *testing.T) {
 	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--clients", "2", "--device", usiw.PlainName)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
@@ -137,7 +137,7 @@ func TestDemoPlain(t *testing.T) {
 		"lock: device has no fetch-add, cmp-swap", "counter: device has no fetch-add, cmp-swap"}, skipped)
 }
 
-// What only the other half lacks is not this half's failure.
+// Operations that only the other half lacks are not this half's failure.
 func TestDemoOtherHalfLacks(t *testing.T) {
 	l, address := listen(t, "--json", "--without", atomics)
 	c := clitest.Run(t, "demo", "--connect", address)
@@ -163,7 +163,7 @@ func TestDemoOtherHalfLacks(t *testing.T) {
 	}
 	require.Contains(t, r.Stderr, "goverbs demo: not verified: masked-fetchadd, masked-cmpswap, lock, counter\n")
 
-	// A check that is to be corrupted must be made.
+	// A comparison that --break names must be made: skipping it is a failure.
 	l, address = listen(t, "--without", "imm64,write-imm")
 	c = clitest.Run(t, "demo", "--connect", address, "--break", "imm64", "--clients", "2", "--ops", "20")
 	require.Equal(t, clitest.Failed, c.Code)
@@ -171,8 +171,7 @@ func TestDemoOtherHalfLacks(t *testing.T) {
 	require.Equal(t, clitest.Failed, l.End(t).Code)
 }
 
-// Without a device of the kernel that owns the address, the choice by address is the user-space
-// RNIC.
+// If no kernel device owns the address, choosing by address selects the user-space RNIC.
 func TestDemoAuto(t *testing.T) {
 	r := clitest.Run(t, "demo", "--json", "--device", "auto", "--clients", "2", "--ops", "20")
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
@@ -250,7 +249,7 @@ func TestHalves(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// The order in which the halves are started does not matter.
+// The halves may start in either order.
 func TestListenerComesLate(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -295,7 +294,7 @@ func TestAddressErrors(t *testing.T) {
 			r := clitest.Run(t, append([]string{"demo", "--json"}, c.args...)...)
 			require.Equal(t, clitest.Failed, r.Code)
 			require.Contains(t, r.Stderr, c.want)
-			require.Less(t, r.Took, 60*time.Second) // a name server may have to be waited for
+			require.Less(t, r.Took, 60*time.Second) // name resolution may be slow
 			result := decodeResult(t, r.Stdout)
 			require.False(t, result.OK)
 			for _, s := range result.Steps {
@@ -305,7 +304,7 @@ func TestAddressErrors(t *testing.T) {
 	}
 }
 
-// A peer that speaks another protocol is an error at once.
+// A peer with another protocol is an immediate error.
 func TestConnectToStranger(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -328,7 +327,7 @@ func TestConnectToStranger(t *testing.T) {
 	require.Less(t, r.Took, refusedPatience*4/5)
 }
 
-// The listening half is not disturbed by strangers, and serves one demo only.
+// The listening half is not disturbed by strangers, and serves only one demo.
 func TestListenerAndStrangers(t *testing.T) {
 	l, address := listen(t)
 	for _, garbage := range []string{"", "GET / HTTP/1.0\r\n\r\n", strings.Repeat("\x00", 100)} {

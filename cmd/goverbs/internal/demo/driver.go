@@ -21,12 +21,12 @@ import (
 
 // Time limits of the connecting side.
 const (
-	driverPatience  = 30 * time.Second // for an answer of the listener
+	driverPatience  = 30 * time.Second // for a response from the listener
 	refusedPatience = 10 * time.Second // for a listener that is not up yet
-	unknownPatience = 3 * time.Second  // for a host name that cannot be resolved yet
+	unknownPatience = 3 * time.Second  // for a host name that does not resolve yet
 	retryInterval   = 200 * time.Millisecond
-	endPatience     = time.Second            // for a process that has been let go
-	deathPatience   = 200 * time.Millisecond // for the end of a process that may have been the reason of a failure
+	endPatience     = time.Second            // for a process that was told to exit
+	deathPatience   = 200 * time.Millisecond // for the exit of a process that may have caused a failure
 )
 
 // driver is the connecting side: it runs the steps.
@@ -35,7 +35,7 @@ type driver struct {
 	o      Options
 	out    *console
 	result *runResult
-	server *process // the listening half, if it was started here
+	server *process // the listening half, if started here
 	seed   uint64
 
 	end     *endpoint
@@ -44,18 +44,18 @@ type driver struct {
 	local   *verbs.MR   // data: source of Writes, sink of Reads
 	sinks   *verbs.MR   // words: sinks of atomics and small Reads
 	sinkSGL []verbs.SGE // one element for each word of sinks
-	clients *clients    // from the step lock on
-	remark  string      // of the step in progress, for people
+	clients *clients    // from step lock on
+	remark  string      // about the current step, for people
 }
 
 func randomWord() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // does not fail
+	_, _ = rand.Read(b[:]) // never fails
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// runDriver runs the connecting half, and the listening half as another process where no address
-// was given.
+// runDriver runs the connecting half. Without an address it also starts the listening half as
+// another process.
 func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, result *runResult) (err error) {
 	d := &driver{dev: dev, o: o, out: out, result: result, seed: randomWord(), nonce: uint32(randomWord())}
 	late := shutdown.Late(ctx)
@@ -65,15 +65,15 @@ func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, 
 				out.note("listening process: %v\n", serr)
 			}
 		}
-		// The other processes are ended while the connection is taken down: one that hangs does not
-		// hold it up.
+		// The other processes are told to exit before the connection is closed, so that a hung one
+		// does not delay the close.
 		d.clients.letGo()
 		d.server.letGo()
 		closed := make(chan error, 1)
 		go func() { closed <- shutdown.InTime(late, d.end.close) }()
 		deadline := time.Now().Add(endPatience)
 		d.clients.wait(deadline)
-		_ = d.server.wait(time.Until(deadline)) // how it ends has been judged, or does not matter any more
+		_ = d.server.wait(time.Until(deadline)) // its exit was judged already, or is irrelevant
 		err = errors.Join(err, <-closed)
 	}()
 	address := o.Connect
@@ -91,8 +91,8 @@ func runDriver(ctx context.Context, dev *verbs.Device, o Options, out *console, 
 	return nil
 }
 
-// run runs one step. It returns an error only if no other step can follow; what else was wrong is
-// in the result.
+// run runs one step. It returns an error only if no further step can run; other failures are in the
+// result.
 func (d *driver) run(ctx context.Context, s *step, address string) error {
 	c := newCheck(s.name, d.o.Breaks)
 	n := s.ops(&d.o)
@@ -151,7 +151,7 @@ func (d *driver) perform(ctx context.Context, s *step, c *check, n int) error {
 	return nil
 }
 
-// pattern returns the data of a step.
+// pattern returns the data pattern of a step.
 func (d *driver) pattern(step string) pattern {
 	p := pattern{d.seed}
 	for i, name := range StepNames() {
@@ -206,8 +206,8 @@ func (d *driver) connect(ctx context.Context, address string) error {
 	return nil
 }
 
-// retryPatience tells how long to go on after an error of tryConnect: zero for those that waiting
-// does not cure.
+// retryPatience returns how long to retry after an error of tryConnect: zero if waiting cannot
+// help.
 func retryPatience(err error) time.Duration {
 	if unknown := new(net.DNSError); errors.As(err, &unknown) {
 		return unknownPatience
@@ -229,7 +229,7 @@ func (d *driver) tryConnect(ctx context.Context, address string) error {
 	return nil
 }
 
-// dial connects to a listener and returns the end with what the listener says.
+// dial connects to a listener and returns the endpoint and the listener's welcome.
 func dial(ctx context.Context, dev *verbs.Device, address string, h hello, patience time.Duration) (
 	e *endpoint, w welcome, err error) {
 	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
@@ -248,13 +248,13 @@ func dial(ctx context.Context, dev *verbs.Device, address string, h hello, patie
 		e.peerOps = verbs.OpSet(w.Ops)
 	}
 	if rejected := new(cm.RejectedError); errors.As(err, &rejected) {
-		// InfiniBand fills what its messages have room for with zeros.
+		// InfiniBand pads private data with zeros.
 		if why := bytes.TrimRight(rejected.PrivateData, "\x00"); len(why) > 0 {
 			err = fmt.Errorf("%w: %q", err, why)
 		} else if dev := id.Context().Device(); dev.Info().Transport == verbs.TransportIWARP &&
 			!devices.UserSpace(dev) {
-			// The kernel reports a peer that ends the stream and a port without a listener in the
-			// same way. A listening demo would have sent a reason, so there is none.
+			// The kernel reports a peer that closes the stream in the same way as a port without a
+			// listener. A listening demo would have sent a reason, so there is none.
 			err = fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
 		}
 	}
@@ -264,7 +264,7 @@ func dial(ctx context.Context, dev *verbs.Device, address string, h hello, patie
 	return e, w, nil
 }
 
-// driveConnect verifies what both sides said when the connection was made.
+// driveConnect verifies what each side sent when connecting.
 func driveConnect(_ context.Context, d *driver, c *check, _ int) ([]uint64, error) {
 	ord, ird := d.end.id.Depths()
 	c.word("the nonce in the private data", uint64(d.peer.Nonce), uint64(d.nonce))
@@ -289,8 +289,8 @@ func (d *driver) addRemark(s string) {
 	d.remark = s
 }
 
-// disconnect is the last step: it ends the connection in order and verifies that everything comes
-// back.
+// disconnect is the last step: it closes the connection gracefully and verifies that everything is
+// returned.
 func (d *driver) disconnect(ctx context.Context, c *check) error {
 	bye := control{Step: "close", Phase: phaseBegin, OK: true}
 	for _, r := range d.result.Steps {
@@ -325,7 +325,7 @@ func (d *driver) disconnect(ctx context.Context, c *check) error {
 	}
 	c.count("the number of flushed receives", uint64(flushed), recvSlots)
 	c.noError("closing the connecting end", d.end.close())
-	// The listening process fails if a step did, which is that step's affair.
+	// The listening process also fails if an earlier step did, which is reported there.
 	if err := d.server.wait(driverPatience); bye.OK {
 		c.noError("listening process", err)
 	}
@@ -333,16 +333,16 @@ func (d *driver) disconnect(ctx context.Context, c *check) error {
 	return nil
 }
 
-// word is a word of the listener's.
+// word returns word i of the listener.
 func (d *driver) word(i int) verbs.Remote { return d.peer.word(i) }
 
-// sink returns the i-th word of the driver's own as an SGL.
+// sink returns the driver's own word i as an SGL.
 func (d *driver) sink(i int) []verbs.SGE { return d.sinkSGL[i : i+1] }
 
-// sunk returns what an atomic has brought into the i-th word.
+// sunk returns what an atomic stored in word i.
 func (d *driver) sunk(i int) uint64 { return binary.NativeEndian.Uint64(d.sinks.Bytes()[8*i:]) }
 
-// readWord reads a word of the listener's by RDMA Read.
+// readWord reads word i of the listener by RDMA Read.
 func (d *driver) readWord(ctx context.Context, i int) (uint64, error) {
 	if _, err := d.end.do(ctx, verbs.Read(d.word(i), d.sink(0)...)); err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// TestRetryPatience: what time or another port may cure is tried again, and nothing else.
+// TestRetryPatience: only errors that time or another port may cure are retried.
 func TestRetryPatience(t *testing.T) {
 	op := func(errno syscall.Errno) error {
 		return fmt.Errorf("wrapped: %w", &cm.OpError{Op: "Connect", Err: os.NewSyscallError("rdma_connect", errno)})

@@ -15,33 +15,33 @@ import (
 
 // Sizes of an endpoint.
 const (
-	slotSize  = 8192 // bytes of a message
-	recvSlots = 64   // receives that are posted; the peer is given at most half of them without an answer
-	sendSlots = 16   // messages that are being sent
-	window    = 16   // requests and messages in progress
+	slotSize  = 8192 // bytes per message
+	recvSlots = 64   // posted receives; the peer may use at most half of them without an answer
+	sendSlots = 16   // messages being sent
+	window    = 16   // requests and messages in flight
 )
 
-// endpoint is one end of a connection with what the steps need: receives are posted always, and
-// requests are waited for in order. It is used by one goroutine.
+// endpoint is one end of a connection with what the steps need. Receives are always posted, and
+// requests are awaited in order. Only one goroutine uses it.
 type endpoint struct {
 	ctx          *verbs.Context
 	pd           *verbs.PD
 	sends, recvs *verbs.CQ
 	qp           *verbs.QP
 	out, in      *verbs.MR   // sendSlots and recvSlots of slotSize
-	more         []*verbs.MR // of allocMR
+	more         []*verbs.MR // allocated by allocMR
 	id           *cm.ID
-	peerOps      verbs.OpSet   // what the other half's device has
+	peerOps      verbs.OpSet   // operations of the other half's device
 	patience     time.Duration // for anything the peer must do
 
 	nextSlot int
 	wcs      []verbs.WC          // scratch
-	taken    [recvSlots]verbs.WC // receives that have been taken from the CQ
-	arrived  []verbs.WC          // those of taken that have not been looked at
+	taken    [recvSlots]verbs.WC // receives polled from the CQ
+	arrived  []verbs.WC          // those in taken that are still unprocessed
 }
 
-// newEndpoint makes an endpoint that is not connected, in a PD of its own, with its receives posted
-// by bind.
+// newEndpoint returns an unconnected endpoint in a PD of its own. Receives are posted once bind has
+// bound the QP.
 func newEndpoint(ctx *verbs.Context, bind func(*verbs.QP) error, patience time.Duration) (e *endpoint, err error) {
 	e = &endpoint{ctx: ctx, patience: patience, wcs: make([]verbs.WC, 2*window)}
 	defer func() {
@@ -80,8 +80,8 @@ func newEndpoint(ctx *verbs.Context, bind func(*verbs.QP) error, patience time.D
 	return e, nil
 }
 
-// sinkAccess returns the rights of memory that Reads fill. On iWARP hardware the answer to a Read
-// is a Write of the peer's.
+// sinkAccess returns the access flags of memory that Reads fill. On iWARP hardware a Read Response
+// is placed like a Write by the peer.
 func (e *endpoint) sinkAccess() verbs.AccessFlags {
 	if dev := e.ctx.Device(); dev.Info().Transport == verbs.TransportIWARP && !devices.UserSpace(dev) {
 		return verbs.AccessLocalWrite | verbs.AccessRemoteWrite
@@ -89,7 +89,7 @@ func (e *endpoint) sinkAccess() verbs.AccessFlags {
 	return verbs.AccessLocalWrite
 }
 
-// allocMR registers memory that lives as long as the endpoint.
+// allocMR registers memory that exists as long as the endpoint.
 func (e *endpoint) allocMR(n int, access verbs.AccessFlags) (*verbs.MR, error) {
 	mr, err := e.pd.AllocMR(n, access)
 	if err == nil {
@@ -98,8 +98,8 @@ func (e *endpoint) allocMR(n int, access verbs.AccessFlags) (*verbs.MR, error) {
 	return mr, err
 }
 
-// close ends the connection and frees everything, the QP before the memory that its requests may
-// use.
+// close closes the connection and releases everything, the QP before the memory that its requests
+// may use.
 func (e *endpoint) close() error {
 	if e == nil {
 		return nil
@@ -121,7 +121,7 @@ func (e *endpoint) repost(slot uint64) error {
 	return err
 }
 
-// wait waits for completions. The peer's part in them may take as long as e.patience.
+// wait waits for completions. The peer may take up to e.patience for its part.
 func (e *endpoint) wait(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) {
 	if n, err := cq.Poll(wcs); n > 0 || err != nil {
 		return n, err
@@ -135,7 +135,7 @@ func (e *endpoint) wait(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int,
 	return n, err
 }
 
-// failed explains a completion that is no success.
+// failed describes an unsuccessful completion.
 func (e *endpoint) failed(wc *verbs.WC) error {
 	if cause := e.qp.Err(); cause != nil {
 		return fmt.Errorf("%w: %w", wc.Status, cause)
@@ -143,8 +143,8 @@ func (e *endpoint) failed(wc *verbs.WC) error {
 	return wc.Status
 }
 
-// pipeline posts n requests with at most window in progress, and waits for all. fill makes request
-// i; done, which may be nil, sees its completion. They complete in order.
+// pipeline posts n requests with at most window in flight, and waits for all. fill returns request
+// i; done, which may be nil, receives its completion. They complete in order.
 func (e *endpoint) pipeline(ctx context.Context, n int, fill func(i int) verbs.SendWR,
 	done func(i int, wc *verbs.WC)) error {
 	wrs := make([]verbs.SendWR, 0, window)
@@ -180,7 +180,7 @@ func (e *endpoint) pipeline(ctx context.Context, n int, fill func(i int) verbs.S
 	return nil
 }
 
-// do posts requests as one list and waits for all. It returns the last completion.
+// do posts requests as one list, waits for all and returns the last completion.
 func (e *endpoint) do(ctx context.Context, wrs ...verbs.SendWR) (last verbs.WC, err error) {
 	for i := range wrs {
 		wrs[i].ID = uint64(i)
@@ -209,7 +209,7 @@ func (e *endpoint) do(ctx context.Context, wrs ...verbs.SendWR) (last verbs.WC, 
 }
 
 // sendWR copies a message into the next slot and returns the request that sends it. The slot is
-// used again sendSlots messages later.
+// reused sendSlots messages later.
 func (e *endpoint) sendWR(msg []byte) (verbs.SendWR, error) {
 	off := e.nextSlot * slotSize
 	sge, err := e.out.SGE(off, len(msg))
@@ -232,8 +232,8 @@ func (e *endpoint) send(ctx context.Context, msg []byte, flags verbs.SendFlags) 
 	return err
 }
 
-// receive waits for the next message and returns its completion and its bytes, which stay until
-// repost.
+// receive waits for the next message and returns its completion and its bytes, which are valid
+// until repost.
 func (e *endpoint) receive(ctx context.Context) (verbs.WC, []byte, error) {
 	if len(e.arrived) == 0 {
 		n, err := e.wait(ctx, e.recvs, e.taken[:])
@@ -285,7 +285,7 @@ func (e *endpoint) sendControl(ctx context.Context, m *control) error {
 	return e.send(ctx, b, 0)
 }
 
-// takeControl waits for a control message of a step and phase.
+// takeControl waits for the control message of a step and phase.
 func (e *endpoint) takeControl(ctx context.Context, step string, p phase) (control, error) {
 	b, err := e.take(ctx)
 	if err != nil {
@@ -294,8 +294,9 @@ func (e *endpoint) takeControl(ctx context.Context, step string, p phase) (contr
 	return decodeControl(b, step, p)
 }
 
-// converse does n operations that the peer answers each by one message, with at most window
-// unanswered. fill makes the requests of operation i, answer sees what came back, in order.
+// converse performs n operations, each of which the peer answers with one message, with at most
+// window unanswered. fill returns the requests of operation i; answer receives the answers in
+// order.
 func (e *endpoint) converse(ctx context.Context, n int, fill func(i int) ([]verbs.SendWR, error),
 	answer func(i int, wc *verbs.WC, msg []byte)) error {
 	for sent, answered := 0, 0; answered < n; answered++ {
@@ -320,7 +321,7 @@ func (e *endpoint) converse(ctx context.Context, n int, fill func(i int) ([]verb
 	return nil
 }
 
-// respond is the other side of converse: it answers n messages by what reply makes of them.
+// respond is the peer's side of converse: it answers each of n messages with what reply returns.
 func (e *endpoint) respond(ctx context.Context, n int,
 	reply func(i int, wc *verbs.WC, msg []byte) (verbs.SendWR, error)) error {
 	for i := range n {
@@ -332,7 +333,7 @@ func (e *endpoint) respond(ctx context.Context, n int,
 		if err != nil {
 			return err
 		}
-		// The receive first: the answer allows the peer another message.
+		// The receive first: after the answer the peer may send again.
 		if err := e.repost(wc.ID); err != nil {
 			return err
 		}

@@ -11,16 +11,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The step write-imm: Writes whose arrival the immediate tells, by turns one of 32 and one of 64
-// bits where the devices have Immediate Data of 64 bits. The listener finds the data in place and
-// sends the immediate back.
+// The step write-imm: Writes whose immediate announces their arrival, alternately with 32 and 64
+// bits if the devices have 64-bit Immediate Data. The listener finds the data in place and sends
+// the immediate back.
 
-const immSpacing = 1024 // bytes between the targets of two Writes in a row, and the most that one has
+const immSpacing = 1024 // bytes between the targets of consecutive Writes, and the maximum length of one
 
-// immLen is the length of Write i.
+// immLen returns the length of Write i.
 func immLen(i int) int { return 1 + i*31%immSpacing }
 
-// immOff is the offset of Write i in both areas. More than window of them do not overlap.
+// immOff returns the offset of Write i in both areas. The Writes in flight, at most window, do not
+// overlap.
 func immOff(i int) int { return i % (2 * window) * immSpacing }
 
 func driveWriteImm(ctx context.Context, d *driver, c *check, n int) ([]uint64, error) {
@@ -81,8 +82,8 @@ func serveWriteImm(ctx context.Context, l *listener, c *check, p pattern, n int)
 	})
 }
 
-// The step imm64: Immediate Data, every second message solicited. The listener answers each by its
-// complement.
+// The step imm64: Immediate Data messages, every second one solicited. The listener answers each
+// with its complement.
 
 func driveImm64(ctx context.Context, d *driver, c *check, n int) ([]uint64, error) {
 	p := d.pattern("imm64")

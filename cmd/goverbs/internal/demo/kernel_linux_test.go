@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// kernelSteps is what a demo between two halves on a device of the kernel must say, but for the
-// operations.
+// kernelSteps is the expected result of a demo between two halves on a kernel device, except for
+// the operation counts.
 var kernelSteps = map[string]map[string]stepResult{
 	"rxe0": {
 		"write-imm":       {Without: "device has no imm64"},
@@ -36,7 +36,7 @@ var kernelSteps = map[string]map[string]stepResult{
 		"lock":            {Skipped: "device has no fetch-add, cmp-swap"},
 		"counter":         {Skipped: "device has no fetch-add, cmp-swap"},
 	},
-	// With the semantics of InfiniBand they lack only what InfiniBand does not have.
+	// With the semantics of InfiniBand, devices lack only what InfiniBand lacks.
 	"ib:rxe0": {
 		"write-imm": {Without: "device has no imm64"},
 		"imm64":     {Skipped: "device has no imm64"},
@@ -48,8 +48,8 @@ var kernelSteps = map[string]map[string]stepResult{
 	},
 }
 
-// requireKernelSteps asserts that every step has been verified, or skipped as kernelSteps says of
-// the device.
+// requireKernelSteps asserts that every step was verified, or skipped as kernelSteps lists for the
+// device.
 func requireKernelSteps(t *testing.T, r runResult, device string, lockOps int, whose string) {
 	t.Helper()
 	require.True(t, r.OK)
@@ -91,7 +91,7 @@ func TestKernelDemo(t *testing.T) {
 	})
 }
 
-// With the semantics of InfiniBand nothing is skipped but what InfiniBand does not have.
+// With the semantics of InfiniBand only what InfiniBand lacks is skipped.
 func TestKernelInfiniBand(t *testing.T) {
 	for _, device := range []string{"ib:rxe0", "ib:siw0"} {
 		t.Run(device, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestKernelInfiniBand(t *testing.T) {
 	}
 }
 
-// The user-space RNIC and kernel siw speak the same protocol.
+// The user-space RNIC and the kernel's siw speak the same protocol.
 func TestKernelDemoHalves(t *testing.T) {
 	rdmatest.KernelDevice(t, "siw0")
 	l := clitest.Start(t, "demo", "--device", "siw0", "--listen", "10.77.0.1:0")
@@ -128,7 +128,7 @@ func TestKernelDemoHalves(t *testing.T) {
 		"\nverified: 5 of 11 steps; skipped: write-imm, imm64, masked-fetchadd, masked-cmpswap, lock, counter\n")
 }
 
-// The halves can be started in any order here too, and what cannot be is said by name.
+// Here too the halves may start in either order, and errors name what is impossible.
 func TestKernelErrors(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	rdmatest.KernelDevice(t, "siw0")
@@ -181,7 +181,7 @@ func TestKernelTwoHosts(t *testing.T) {
 	})
 }
 
-// outOfOrder is how many requests rxe1 and rxe2 have received before an earlier one of their QP.
+// outOfOrder returns how many requests rxe1 and rxe2 received before an earlier one of the same QP.
 func outOfOrder(t *testing.T) string {
 	var counts string
 	for _, d := range []string{"rxe1", "rxe2"} {

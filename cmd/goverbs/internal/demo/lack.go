@@ -9,16 +9,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lack has what a step cannot do on a connection. Both sides find the same, because each knows the
-// operations of both devices.
+// lack is what a step cannot do on a connection. Both sides reach the same result, because each
+// knows the operations of both devices.
 type lack struct {
-	skipped string // the reason why the step is skipped
-	without string // the reason why the step does less
-	// fault: the user-space RNIC lacks something, although it should have every operation.
+	skipped string // why the step is skipped
+	without string // why the step does less
+	// fault is set if the user-space RNIC lacks something, because it should have every operation.
 	fault bool
 }
 
-// lack compares a step with the two devices. It may be called on nil for a step that needs nothing.
+// lack compares the needs of a step with both devices. It may be called on nil for a step without
+// needs.
 func (e *endpoint) lack(s *step) (l lack) {
 	if s.needs|s.uses == 0 {
 		return l
@@ -30,7 +31,7 @@ func (e *endpoint) lack(s *step) (l lack) {
 	return l
 }
 
-// missing says which of ops one of the devices does not have, "" if both have all.
+// missing returns which of ops either device lacks, or "" if both have all.
 func (e *endpoint) missing(ops verbs.OpSet) string {
 	whose, none := "device", ops&^e.ctx.Ops()
 	if none == 0 {
@@ -55,7 +56,7 @@ func (r *runResult) outcome(s *step, l lack, c *check, out *console, remark stri
 	e := r.step(s.name)
 	e.reached, e.Skipped, e.Without = true, l.skipped, l.without
 	if l.skipped != "" {
-		is(c, "a step that was skipped", l.skipped, l.skipped) // which --break does not let pass
+		is(c, "a step that was skipped", l.skipped, l.skipped) // fails under --break
 		e.OK = c.err == nil
 		out.skip(s.name, e.OK, l.skipped)
 		return

@@ -20,12 +20,12 @@ import (
 
 // Time limits of the listening side.
 const (
-	listenerPatience = 6 * time.Minute // for the driver, which meanwhile may wait for its clients
+	listenerPatience = 6 * time.Minute // for the driver, which may itself wait for its clients
 	acceptPatience   = 10 * time.Second
 	closePatience    = 10 * time.Second
 )
 
-// listener is the listening side: its memory is the target of the steps.
+// listener is the listening side, whose memory is the target of the steps.
 type listener struct {
 	o      Options
 	out    *console
@@ -33,27 +33,27 @@ type listener struct {
 	token  uint64
 	ln     *cm.Listener
 
-	mu      sync.Mutex // guards what follows
-	driver  bool       // one is connected, or about to be
+	mu      sync.Mutex // guards the fields below
+	driver  bool       // one is connected or connecting
 	current *host      // what it works on
 	guests  []*guest   // connections of client processes
 
-	wg      sync.WaitGroup // requests that are being answered
-	arrived chan struct{}  // closed when the driver is connected
+	wg      sync.WaitGroup // requests being answered
+	arrived chan struct{}  // closed once the driver is connected
 	*host                  // its connection, from then on
-	remark  string         // of the step in progress, for people
+	remark  string         // about the current step, for people
 }
 
-// host is the listening side's end of the driver's connection, with the memory that is for it and
-// for its clients.
+// host is the listener's end of the driver's connection, with the memory for the driver and its
+// clients.
 type host struct {
 	end   *endpoint
 	words *verbs.MR // targets of atomics
 	data  *verbs.MR // target of Writes, source of Reads
 }
 
-// guest is a connection of a client process, which accesses the memory of host without completions
-// on this side.
+// guest is the connection of a client process, which accesses host's memory without completions on
+// this side.
 type guest struct {
 	id *cm.ID
 	qp *verbs.QP
@@ -122,7 +122,7 @@ var (
 	errNoGuest = errors.New("not a client of the demo in progress")
 )
 
-// answer accepts one driver and its clients, and rejects others.
+// answer accepts one driver and its clients, and rejects everyone else.
 func (l *listener) answer(ctx context.Context, req *cm.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptPatience)
 	defer cancel()
@@ -141,7 +141,7 @@ func (l *listener) answer(ctx context.Context, req *cm.Request) error {
 		if err := l.acceptDriver(ctx, req, h); err != nil {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.driver, l.current = false, nil // the next may try
+			l.driver, l.current = false, nil // another driver may try
 			return err
 		}
 		close(l.arrived)
@@ -152,7 +152,7 @@ func (l *listener) answer(ctx context.Context, req *cm.Request) error {
 	return errors.Join(errNoGuest, req.Reject([]byte(errNoGuest.Error())))
 }
 
-// acceptDriver makes the memory and connects the driver to it.
+// acceptDriver allocates the memory and connects the driver to it.
 func (l *listener) acceptDriver(ctx context.Context, req *cm.Request, h hello) error {
 	e, err := newEndpoint(req.Context(), req.BindQP, listenerPatience)
 	if err != nil {
@@ -180,7 +180,7 @@ func (l *listener) acceptDriver(ctx context.Context, req *cm.Request, h hello) e
 	return nil
 }
 
-// welcome returns the private data of an acceptance.
+// welcome returns the private data for accepting a request.
 func (l *listener) welcome(host *host, h hello) []byte {
 	return encodePrivate(&welcome{Magic: magic, Version: version, BigEndian: bigEndian(), Nonce: h.Nonce,
 		Token: l.token, WordsAddr: host.words.Addr(), WordsKey: host.words.RKey(), DataAddr: host.data.Addr(),
@@ -197,7 +197,7 @@ func (l *listener) acceptClient(ctx context.Context, req *cm.Request, h hello) e
 		return errors.Join(errNoGuest, req.Reject([]byte(errNoGuest.Error())))
 	}
 	e := host.end
-	// Nothing completes on this side: all that a client does is one-sided.
+	// No completions on this side: a client's operations are all one-sided.
 	qp, err := e.pd.CreateQP(
 		verbs.QPConfig{SendCQ: e.sends, RecvCQ: e.recvs, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}})
 	if err != nil {
@@ -213,7 +213,7 @@ func (l *listener) acceptClient(ctx context.Context, req *cm.Request, h hello) e
 	return nil
 }
 
-// close ends the connections and frees everything. No request is being answered any more.
+// close closes the connections and releases everything. No request is being answered at this point.
 func (l *listener) close() error {
 	var err error
 	for _, g := range l.guests {
@@ -249,7 +249,7 @@ func (l *listener) serve(ctx context.Context) error {
 	return nil
 }
 
-// follow does the listener's part of one step.
+// follow performs the listener's part of one step.
 func (l *listener) follow(ctx context.Context, s *step, c *check) error {
 	l.out.begin(s.name, 0)
 	begin, err := l.end.takeControl(ctx, s.name, phaseBegin)
@@ -286,7 +286,7 @@ func (l *listener) follow(ctx context.Context, s *step, c *check) error {
 	return l.end.sendControl(ctx, &result)
 }
 
-// disconnected is the last step: the driver ends the connection.
+// disconnected is the last step: the driver closes the connection.
 func (l *listener) disconnected(ctx context.Context, c *check) error {
 	late := time.NewTimer(closePatience)
 	defer late.Stop()
@@ -302,13 +302,13 @@ func (l *listener) disconnected(ctx context.Context, c *check) error {
 	if err := l.ln.Close(); err != nil {
 		return err
 	}
-	l.wg.Wait() // no more guests come
+	l.wg.Wait() // no further guests
 	c.noError("closing the listening end", l.close())
 	l.out.progress(1, 0)
 	return nil
 }
 
-// verifyConnect compares the token that was in the private data.
+// verifyConnect compares the token that the private data carried.
 func verifyConnect(l *listener, c *check, words []uint64) {
 	if c.count("the number of words that the driver told", uint64(len(words)), 1); len(words) != 1 {
 		return
@@ -317,12 +317,12 @@ func verifyConnect(l *listener, c *check, words []uint64) {
 	l.remark = fmt.Sprintf("%v, %v to %v", l.end.ctx.Device(), l.end.id.RemoteAddr(), l.end.id.LocalAddr())
 }
 
-// prepareWord sets one word to 0.
+// prepareWord returns a function that sets word i to 0.
 func prepareWord(i int) func(*listener, pattern) {
 	return func(l *listener, _ pattern) { l.setWord(i, 0) }
 }
 
-// verifyWord compares one word with what the driver found.
+// verifyWord returns a function that compares word i with the driver's result.
 func verifyWord(i int) func(*listener, *check, []uint64) {
 	return func(l *listener, c *check, words []uint64) {
 		if c.count("the number of words that the driver told", uint64(len(words)), 1); len(words) != 1 {

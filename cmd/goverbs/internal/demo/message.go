@@ -13,8 +13,8 @@ import (
 )
 
 // The messages between the processes of a demo. The connecting side introduces itself in the
-// private data of its request. The private data of the listening side's answer describe its memory.
-// Then every step begins and ends with a control message each way, JSON in a Send.
+// private data of its request, and the listening side describes its memory in the private data of
+// its reply. Every step then begins and ends with a control message each way, as JSON in a Send.
 
 const (
 	magic   = 0x676f7664 // "govd"
@@ -25,7 +25,7 @@ const (
 type role uint8
 
 const (
-	roleDriver role = 1 // runs the steps: one of them
+	roleDriver role = 1 // runs the steps; there is one
 	roleClient role = 2 // contends in the steps lock and counter
 )
 
@@ -35,28 +35,29 @@ type hello struct {
 	Version uint8
 	Role    role
 	_       [2]uint8
-	Nonce   uint32 // random, comes back in the welcome
-	Token   uint64 // of a client: what the driver's welcome had
-	Ops     uint32 // what the device of the connecting side has, a verbs.OpSet
+	Nonce   uint32 // random, returned in the welcome
+	Token   uint64 // from a client: the token of the driver's welcome
+	Ops     uint32 // operations of the connecting device, a verbs.OpSet
 }
 
-// welcome is the private data of an acceptance: 48 bytes at most, so that it fits on every device,
-// those of package ibcompat included.
+// welcome is the private data of an acceptance. It has at most 48 bytes, so that it fits on every
+// device, including those of package ibcompat.
 type welcome struct {
 	Magic     uint32
 	Version   uint8
-	BigEndian uint8 // 1 if the words are in this byte order in memory
+	BigEndian uint8 // 1 if the words are big-endian in memory
 	_         [2]uint8
 	Nonce     uint32 // the hello's
-	Token     uint64 // random, for the clients of this demo: it keeps strangers apart, not attackers
+	Token     uint64 // random, for this demo's clients: keeps out strangers, not attackers
 	WordsAddr uint64
 	WordsKey  uint32
 	DataKey   uint32
 	DataAddr  uint64
-	Ops       uint32 // what the device of the listening side has, a verbs.OpSet
+	Ops       uint32 // operations of the listening device, a verbs.OpSet
 }
 
-// word is one of the listener's words, as a peer names it. Some are longer than a number.
+// word returns word i of the listener as the target of a request. Some words are longer than 8
+// bytes.
 func (w *welcome) word(i int) verbs.Remote {
 	return verbs.Remote{Addr: w.WordsAddr + wordSpacing*uint64(i), Length: wordSpacing, RKey: w.WordsKey}
 }
@@ -82,7 +83,8 @@ func decodeWelcome(b []byte) (w welcome, err error) {
 	return w, nil
 }
 
-// order returns the byte order of the words in the listening side's memory, as a Read brings them.
+// order returns the byte order of the words in the listener's memory, and so of what a Read of them
+// returns.
 func (w *welcome) order() binary.ByteOrder {
 	if w.BigEndian == 1 {
 		return binary.BigEndian
@@ -90,17 +92,17 @@ func (w *welcome) order() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// bigEndian is 1 on a host of that byte order.
+// bigEndian returns 1 on a big-endian host.
 func bigEndian() uint8 { return uint8(binary.NativeEndian.Uint16([]byte{0, 1})) & 1 }
 
-// phase tells control messages apart.
+// phase distinguishes control messages.
 type phase string
 
 const (
 	phaseBegin  phase = "begin"  // driver: the step begins
-	phaseReady  phase = "ready"  // listener: it may
-	phaseCheck  phase = "check"  // driver: what it found
-	phaseResult phase = "result" // listener: what it found
+	phaseReady  phase = "ready"  // listener: go ahead
+	phaseCheck  phase = "check"  // driver: its findings
+	phaseResult phase = "result" // listener: its findings
 )
 
 // control is a control message.
@@ -108,12 +110,12 @@ type control struct {
 	Step  string `json:"step"`
 	Phase phase  `json:"phase"`
 
-	Count int    `json:"count,omitempty"` // begin: how many operations
-	Seed  uint64 `json:"seed,omitempty"`  // begin: what the data are made of
+	Count int    `json:"count,omitempty"` // begin: number of operations
+	Seed  uint64 `json:"seed,omitempty"`  // begin: seed of the data
 
-	OK    bool   `json:"ok,omitempty"`    // check, result: the sender has found no difference
-	Error string `json:"error,omitempty"` // check, result: or which
-	// check: what the listener's words must hold, in the order that the step knows
+	OK    bool   `json:"ok,omitempty"`    // check, result: the sender found no difference
+	Error string `json:"error,omitempty"` // check, result: the difference
+	// check: expected contents of the listener's words, in an order that the step defines
 	Words []uint64 `json:"words,omitempty"`
 }
 
@@ -125,7 +127,7 @@ func (m *control) encode() ([]byte, error) {
 	return b, err
 }
 
-// decodeControl decodes a control message of the given step and phase; step "" stands for any.
+// decodeControl decodes a control message of the given step and phase; step "" means any.
 func decodeControl(b []byte, step string, p phase) (m control, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("control message: %w", err)

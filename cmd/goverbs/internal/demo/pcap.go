@@ -11,14 +11,14 @@ import (
 	"github.com/goverbs/goverbs/usiw/capture"
 )
 
-// Recording is a capture file of the messages that the RNIC of this process sends and receives. Its
+// Recording is a capture file of the messages that this process's RNIC sends and receives. Its
 // methods may be called on nil, which means that nothing is recorded.
 type Recording struct {
 	name   string
 	cfg    capture.Config
-	file   *os.File // nil before the beginning and after the end
+	file   *os.File // nil before it starts and after it ends
 	writer *capture.Writer
-	err    error // why it could not begin
+	err    error // why it could not start
 }
 
 // StartRecording creates the file of a recording. It returns nil if the name is empty. The file may
@@ -40,7 +40,7 @@ func StartRecording(name string, cfg capture.Config) *Recording {
 	return r
 }
 
-// begun returns why the recording could not begin.
+// begun returns why the recording could not start.
 func (r *Recording) begun() error {
 	if r == nil {
 		return nil
@@ -56,15 +56,15 @@ func (r *Recording) named(err error) error {
 	return fmt.Errorf("--pcap %s: %w", r.name, err)
 }
 
-// Config is the configuration of an RNIC that is recorded.
+// Config returns the configuration of a recorded RNIC.
 func (r *Recording) Config() usiw.Config {
 	if r == nil || r.writer == nil {
-		return usiw.Config{} // and not one with a Tap that is a nil pointer
+		return usiw.Config{} // not one whose Tap is a nil pointer
 	}
 	return usiw.Config{Tap: r.writer}
 }
 
-// remark says that the recording has reached its limit, "" if it has not.
+// remark reports that the recording reached its limit, or returns "".
 func (r *Recording) remark() string {
 	if r == nil || r.writer == nil || !r.writer.Full() {
 		return ""
@@ -73,7 +73,7 @@ func (r *Recording) remark() string {
 		thousands(int(r.cfg.MaxBytes)))
 }
 
-// Close completes the file. It reports every error of writing it, once.
+// Close completes the file. It returns every write error, once.
 func (r *Recording) Close() error {
 	if r == nil || r.file == nil {
 		return nil

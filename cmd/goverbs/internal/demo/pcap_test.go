@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// tshark reads a capture file with the given further arguments.
+// tshark runs tshark on a capture file with additional arguments.
 func tshark(t *testing.T, file string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath("tshark")
@@ -37,8 +37,8 @@ func tshark(t *testing.T, file string, args ...string) string {
 	return string(out)
 }
 
-// The names that tshark has for the messages of the demo, with how many there are at least in one
-// run; both kinds of Immediate Data, which have no names, go by their numbers.
+// tshark's names for the messages of the demo, and the minimum number of each in one run. Both
+// kinds of Immediate Data have no name, so their numbers are used.
 var demoMessages = map[string]int{
 	"Write (0x0)": 1024 + 2000, "Read Request (0x1)": 1024, "Read Response (0x2)": 1024, "Send (0x3)": 1500,
 	"Send with Invalidate (0x4)": 8, "Send with SE (0x5)": 500, "Atomic Request (0xa)": 4000,
@@ -48,12 +48,11 @@ var demoMessages = map[string]int{
 
 var opcodeLine = regexp.MustCompile(`(?m)^ *(?:[.01]+ )+= OpCode: (.*)$`)
 
-// connections requires that tshark understands every packet of a file, and returns how many
-// connections there are.
+// connections asserts that tshark decodes every packet of a file, and returns the number of
+// connections.
 func connections(t *testing.T, file string) int {
 	t.Helper()
-	// Requests, and what must not be there: another protocol, malformed packets, gaps in the
-	// streams.
+	// Requests, and what must not occur: another protocol, malformed packets, gaps in the streams.
 	found := clitest.Lines(t,
 		tshark(t, file, "-Y", "iwarp_mpa.req || tcp.len > 0 && !iwarp_mpa || _ws.malformed || tcp.analysis.flags", "-T",
 			"fields", "-e", "frame.protocols", "-e", "_ws.malformed", "-e", "tcp.analysis.flags"))
@@ -63,7 +62,7 @@ func connections(t *testing.T, file string) int {
 	return len(found)
 }
 
-// judge requires that the messages of a demo are in a file, with good CRCs.
+// judge asserts that a file has the messages of a demo, with valid CRCs.
 func judge(t *testing.T, file string) {
 	t.Helper()
 	text := tshark(t, file, "-O", "iwarp_mpa,iwarp_ddp_rdmap")
@@ -72,7 +71,7 @@ func judge(t *testing.T, file string) {
 	all := 0
 	for _, m := range opcodeLine.FindAllStringSubmatch(text, -1) {
 		messages[m[1]]++
-		if strings.Contains(m[1], "(0x") { // not the operation of an atomic, which is called its opcode too
+		if strings.Contains(m[1], "(0x") { // not the operation of an atomic, also an "opcode"
 			all++
 		}
 	}
@@ -84,7 +83,7 @@ func judge(t *testing.T, file string) {
 	require.Zero(t, messages["Terminate (0x7)"])
 }
 
-// The driving process records its conversation with the listening one.
+// The driving process records its conversation with the listening process.
 func TestPcap(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demo.pcapng")
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("old"), 1000), 0o600))
@@ -96,7 +95,7 @@ func TestPcap(t *testing.T) {
 	judge(t, file)
 }
 
-// The listening process records the client processes too.
+// The listening process also records the client processes.
 func TestPcapListener(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "listener.pcapng")
 	l, address := listen(t, "--pcap", file)
@@ -107,8 +106,8 @@ func TestPcapListener(t *testing.T) {
 	require.Equal(t, 1+3, connections(t, file))
 }
 
-// A recording that reaches its limit ends, and the demo goes on and says so. The file has whole
-// packets, of the length that was chosen.
+// A recording ends at its limit, and the demo continues and says so. The file has whole packets,
+// truncated to the chosen length.
 func TestPcapLimit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demo.pcapng")
 	r := clitest.Run(t, "demo", "--json", "--pcap", file, "--pcap-limit", "64K", "--pcap-snaplen", "128", "--clients",
@@ -135,7 +134,7 @@ func TestPcapLimit(t *testing.T) {
 	require.Greater(t, stored, 100)
 	require.NotZero(t, cut)
 
-	// One that does not reach it says nothing.
+	// A recording below its limit causes no remark.
 	r = clitest.Run(t, "demo", "--json", "--pcap", file, "--pcap-limit", "1G", "--clients", "1", "--ops", "20")
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	require.Empty(t, r.Stderr)

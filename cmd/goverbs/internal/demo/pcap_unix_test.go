@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// A demo whose recording breaks off is not verified, although every step is.
+// A demo whose recording breaks off is not verified, even if every step is.
 func TestPcapBreaksOff(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -36,7 +36,7 @@ func TestPcapBreaksOff(t *testing.T) {
 	}
 }
 
-// A pipe takes all of it, as a reader of a live capture does.
+// A pipe receives the whole recording, as for a live capture.
 func TestPcapIntoPipe(t *testing.T) {
 	dir := t.TempDir()
 	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "l.pcapng")

@@ -19,21 +19,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// process is a child process that runs this program. The end of its stdin tells it to end, so it
-// also ends when this process dies for any reason. Its messages are lines of JSON on its stdout.
+// process is a child process that runs this program. It exits at the end of its stdin, and
+// therefore also when this process dies for any reason. Its messages are lines of JSON on its
+// stdout.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *json.Decoder
 	stderr *tail
-	exited chan struct{} // closed when it has ended and err is set
+	exited chan struct{} // closed once it has exited and err is set
 	err    error
 }
 
-// children are the processes that have not ended.
+// children are the processes that are still running.
 var children processes
 
-// KillChildren kills all processes that were started here and have not ended.
+// KillChildren kills every process started here that is still running.
 func KillChildren() { children.kill() }
 
 type processes struct {
@@ -101,14 +102,15 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 // tell writes one line of JSON to the child's stdin.
 func (p *process) tell(v any) error { return json.NewEncoder(p.stdin).Encode(v) }
 
-// letGo tells the child to end. It may be called on nil and more than once.
+// letGo tells the child to exit. It may be called on nil and more than once.
 func (p *process) letGo() {
 	if p != nil {
 		_ = p.stdin.Close()
 	}
 }
 
-// endsBy reports whether the child has ended or ends by itself within d. It may be called on nil.
+// endsBy reports whether the child has exited or exits on its own within d. It may be called on
+// nil.
 func (p *process) endsBy(d time.Duration) bool {
 	if p == nil {
 		return false
@@ -126,8 +128,8 @@ func (p *process) endsBy(d time.Duration) bool {
 	}
 }
 
-// wait waits until the child has ended; after patience it is killed. The error has the last of what
-// the child wrote to its stderr. It may be called on nil and more than once.
+// wait waits for the child to exit, and kills it after patience. The error includes the last line
+// of the child's stderr. It may be called on nil and more than once.
 func (p *process) wait(patience time.Duration) error {
 	if p == nil {
 		return nil
@@ -147,7 +149,7 @@ func (p *process) wait(patience time.Duration) error {
 	return fmt.Errorf("%s%w", late, p.err)
 }
 
-// tail keeps the last line that was written to it.
+// tail keeps the last line written to it.
 type tail struct {
 	mu  sync.Mutex // guards end
 	end []byte
@@ -174,8 +176,8 @@ func (t *tail) String() string {
 	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }
 
-// startServer starts the listening half on a free port of this host. It returns the process and its
-// address.
+// startServer starts the listening half on a free port of this host, and returns the process and
+// its address.
 func startServer(ctx context.Context, dev *verbs.Device, breaks []string) (*process, string, error) {
 	ip, err := devices.OwnAddress(dev)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// The processes of a demo under the race detector, which makes a process fail in which it finds
-// something. The other tests run the program without it, because with it everything takes ten times
-// as long.
+// The processes of a demo under the race detector, which makes a process with a data race fail. The
+// other tests run the program without it, because it slows everything down tenfold.
 func TestDemoRace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "goverbs")
 	require.NoError(t, clitest.Build(path, "-race"))

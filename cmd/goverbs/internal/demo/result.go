@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// runResult is what demo --json prints, as one line.
+// runResult is the output of demo --json, as one line.
 type runResult struct {
 	Device string       `json:"device"`
 	PIDs   []int        `json:"pids"` // this process first
@@ -18,15 +18,15 @@ type runResult struct {
 	OK     bool         `json:"ok"`
 }
 
-// stepResult is the outcome of one step; one that was not reached is not ok.
+// stepResult is the outcome of one step. A step that was not reached is not ok.
 type stepResult struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	Ops  int    `json:"ops"` // operations that were done
-	// Skipped is why the step was skipped, for example "device has no imm64". That is ok on all
-	// devices but the user-space RNIC.
+	Ops  int    `json:"ops"` // completed operations
+	// Skipped is why the step was skipped, for example "device has no imm64". That is ok on every
+	// device except the user-space RNIC.
 	Skipped string `json:"skipped,omitempty"`
-	// Without is the reason why the step did less than on other devices, in the same form.
+	// Without is why the step did less than on other devices, in the same form.
 	Without string `json:"without,omitempty"`
 
 	reached bool
@@ -40,7 +40,7 @@ func newResult(device string) *runResult {
 	return r
 }
 
-// step returns the entry of a step, nil for a name that no step has.
+// step returns the entry of a step, or nil for an unknown name.
 func (r *runResult) step(name string) *stepResult {
 	for i := range r.Steps {
 		if r.Steps[i].Name == name {
@@ -50,7 +50,7 @@ func (r *runResult) step(name string) *stepResult {
 	return nil
 }
 
-// summary is the text for people at the end of a successful demo.
+// summary returns the text for people at the end of a successful demo.
 func (r *runResult) summary() string {
 	var skipped []string
 	for _, s := range r.Steps {

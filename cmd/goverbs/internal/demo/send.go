@@ -11,20 +11,20 @@ import (
 )
 
 // The step send: messages of many lengths, every fourth solicited, which the listener sends back.
-// The last ones name a memory window of the driver's, if the devices have windows: the listener
-// reads through it and answers by Send with Invalidate.
+// The last ones name a memory window of the driver, if the devices have windows: the listener reads
+// through it and answers by Send with Invalidate.
 
 const (
-	sendMax     = 4096 // bytes of a message
+	sendMax     = 4096 // bytes per message
 	windowSends = 16   // messages that name a window
 	windowSize  = 64   // bytes of a window
 	windowMsg   = 12   // bytes of a message that names a window: address and key, big-endian
 )
 
-// sendLen is the length of message i.
+// sendLen returns the length of message i.
 func sendLen(i int) int { return 1 + i*37%sendMax }
 
-// windowSends is how many messages of the step name a window.
+// windowSends returns how many messages of the step name a window.
 func (e *endpoint) windowSends() int {
 	if e.has(windowOps) {
 		return windowSends
@@ -85,7 +85,7 @@ func driveSend(ctx context.Context, d *driver, c *check, n int) ([]uint64, error
 		}
 		d.out.progress(1, windowMsg)
 	}
-	// Once more without the peer: what it has not withdrawn is withdrawn here.
+	// Once more without the peer: a window that it has not invalidated is invalidated here.
 	_, key, err := bind(0)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func TestSignals(t *testing.T) {
 			})
 			t.Run("contending clients", func(t *testing.T) {
 				d := clitest.Start(t, "demo", "--ops", "100000")
-				d.Stdout.Await(t, "\nlock") // a line of progress
+				d.Stdout.Await(t, "\nlock") // a progress line
 				out := d.Interrupt(t, sig)
 				require.NotContains(t, out.Stdout, "verified")
 				clitest.NothingRuns(t)
@@ -62,8 +62,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// childrenOf returns the processes that a demo has started, the listening one first. Their numbers
-// do not tell: they wrap around.
+// childrenOf returns the processes that a demo started, the listening one first. PIDs do not show
+// the order, because they wrap around.
 func childrenOf(t *testing.T, pid int) []int {
 	t.Helper()
 	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=,args=").Output()
@@ -85,7 +85,7 @@ func childrenOf(t *testing.T, pid int) []int {
 	return pids
 }
 
-// A listening process that hangs does not hold up the end.
+// A hung listening process does not delay the shutdown.
 func TestSignalWithHungServer(t *testing.T) {
 	d := clitest.Start(t, "demo", "--ops", "100000")
 	d.Stdout.Await(t, "\nlock")
@@ -96,7 +96,7 @@ func TestSignalWithHungServer(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// Nor does a peer on another host that hangs.
+// Nor does a hung peer on another host.
 func TestSignalWithHungPeer(t *testing.T) {
 	l, address := listen(t)
 	c := clitest.Start(t, "demo", "--connect", address, "--ops", "100000")
@@ -110,7 +110,7 @@ func TestSignalWithHungPeer(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// The children notice that their parent is gone, however it went.
+// The children notice that their parent is gone, whatever killed it.
 func TestParentKilled(t *testing.T) {
 	d := clitest.Start(t, "demo", "--ops", "100000")
 	d.Stdout.Await(t, "\nlock")
@@ -118,7 +118,7 @@ func TestParentKilled(t *testing.T) {
 	clitest.NothingRuns(t)
 }
 
-// One of the processes dies: the demo fails, says which, and ends the others.
+// If one of the processes dies, the demo fails, says which one, and ends the others.
 func TestChildKilled(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -144,7 +144,7 @@ func TestChildKilled(t *testing.T) {
 	}
 }
 
-// A client process does its job by what it reads, and ends with its stdin.
+// A client process takes its job from stdin, and exits at the end of stdin.
 func TestClientProcess(t *testing.T) {
 	run := func(stdin io.Reader) clitest.Outcome {
 		cmd := exec.Command(clitest.Program, ClientCommand)

@@ -9,39 +9,39 @@ import (
 )
 
 // step is one kind of operation, which the driver on the connecting side runs against the listener.
-// The control messages begin and ready precede it, check and result follow it.
+// It is preceded by the control messages begin and ready, and followed by check and result.
 type step struct {
 	name string
-	// needs are the operations without which the step is skipped. Without one of uses the step does
-	// something else in its place, and says so. Both devices must have an operation.
+	// The step is skipped if either device lacks one of needs. If either lacks one of uses, the
+	// step does something else instead and says so.
 	needs, uses verbs.OpSet
-	// ops is how many operations the step has.
+	// ops returns the number of operations.
 	ops func(o *Options) int
-	// drive does n operations. It puts differences into c and returns the words that the listener's
-	// memory must hold. An error says that the step could not be finished.
+	// drive performs n operations. It records differences in c and returns the expected contents of
+	// the listener's words. An error means that the step could not be finished.
 	drive func(ctx context.Context, d *driver, c *check, n int) (words []uint64, err error)
 	// prepare puts the listener's memory into the state that drive expects.
 	prepare func(l *listener, p pattern)
 	// serve is the listener's part while drive runs.
 	serve func(ctx context.Context, l *listener, c *check, p pattern, n int) error
-	// verify looks at the listener's memory in the end.
+	// verify checks the listener's memory at the end.
 	verify func(l *listener, c *check, words []uint64)
 }
 
-// constant is the number of operations of a step that takes no option.
+// constant returns a fixed number of operations, for a step without an option.
 func constant(n int) func(*Options) int { return func(*Options) int { return n } }
 
-// perClient is the number of operations of a step that the client processes do.
+// perClient returns the number of operations of a step that the client processes perform.
 func perClient(o *Options) int { return o.Clients * o.Ops }
 
-// What several steps need or use.
+// Needs and uses of several steps.
 var (
 	windowOps     = verbs.MakeOpSet(verbs.OpBindMW, verbs.OpLocalInv, verbs.OpSendInv, verbs.OpRead)
 	plainAtomics  = verbs.MakeOpSet(verbs.OpFetchAdd, verbs.OpCmpSwap)
 	maskedAtomics = verbs.MakeOpSet(verbs.OpMaskedFetchAdd, verbs.OpMaskedCmpSwap)
 )
 
-// steps returns the steps in their order. The first and the last are the connection itself.
+// steps returns the steps in order. The first and the last are the connection itself.
 func steps() []step {
 	return []step{
 		{name: "connect", ops: constant(1), drive: driveConnect, verify: verifyConnect},
@@ -66,7 +66,7 @@ func steps() []step {
 	}
 }
 
-// StepNames returns the names of the steps in their order.
+// StepNames returns the step names in order.
 func StepNames() []string {
 	var names []string
 	for _, s := range steps() {
@@ -75,10 +75,10 @@ func StepNames() []string {
 	return names
 }
 
-// Words in the listener's memory. Each has a cache line of its own.
+// Words in the listener's memory, each in its own cache line.
 const (
 	wordLock     = iota // see lockHeld
-	wordGuarded         // what the lock guards: two words, big-endian
+	wordGuarded         // guarded by the lock: two big-endian words
 	wordCounter         // see counterAdd
 	wordFetchAdd        // target of the step masked-fetchadd
 	wordCmpSwap         // target of the step masked-cmpswap
@@ -87,7 +87,7 @@ const (
 	wordsSize   = 4096
 )
 
-// Sizes of the data that the steps move.
+// Sizes of the data that the steps transfer.
 const (
 	dataSize  = 4 << 20
 	chunkSize = 64 << 10

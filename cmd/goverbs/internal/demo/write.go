@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The steps write and read: the whole data area in chunks, again and again with other data. After
-// each round both sides tell each other the digest of what they have.
+// The steps write and read: the whole data area in chunks, repeatedly with new data. After each
+// round the sides exchange digests of what they have.
 
 // chunkWR returns a Write or Read of one chunk between the driver's area and the listener's.
 func (d *driver) chunkWR(opcode verbs.WROpcode, i int) (verbs.SendWR, error) {
@@ -42,7 +42,7 @@ func driveWrite(ctx context.Context, d *driver, c *check, n int) ([]uint64, erro
 			return nil, err
 		}
 		digest := sha256.Sum256(d.local.Bytes())
-		answer, err := d.end.ask(ctx, digest[:]) // the Send arrives after the Writes are in place
+		answer, err := d.end.ask(ctx, digest[:]) // the Send arrives after the Writes are placed
 		if err != nil {
 			return nil, err
 		}
@@ -66,9 +66,9 @@ func serveWrite(ctx context.Context, l *listener, c *check, p pattern, n int) er
 func driveRead(ctx context.Context, d *driver, c *check, n int) ([]uint64, error) {
 	p := d.pattern("read")
 	want := make([]byte, dataSize)
-	var have []byte // the digest of what the last round brought
+	var have []byte // digest of the data that the last round read
 	for round := range n / chunks {
-		// The listener looks at the digest, fills its area anew and tells the digest of that.
+		// The listener checks the digest, refills its area and returns the digest of that.
 		theirs, err := d.end.ask(ctx, have)
 		if err != nil {
 			return nil, err

@@ -4,13 +4,13 @@ package devices
 
 import "github.com/goverbs/goverbs/verbs"
 
-// attributes are the fields of a C struct, as JSON has them: numbers, but for those that have a
-// text, and objects.
+// attributes are the fields of a C struct as JSON values: text for codes that have one, otherwise
+// numbers or objects.
 type attributes map[string]any
 
-// deviceAttributes has the fields of struct ibv_device_attr, and three that C has elsewhere:
-// node_type of struct ibv_device, num_comp_vectors of struct ibv_context, max_inline_data of struct
-// ibv_qp_cap.
+// deviceAttributes returns the fields of struct ibv_device_attr, and three that C defines
+// elsewhere: node_type of struct ibv_device, num_comp_vectors of struct ibv_context, and
+// max_inline_data of struct ibv_qp_cap.
 func deviceAttributes(info verbs.DeviceInfo, board string, a verbs.DeviceAttr) attributes {
 	m := attributes{
 		"node_type":                 info.NodeType.String(),
@@ -63,7 +63,7 @@ func deviceAttributes(info verbs.DeviceInfo, board string, a verbs.DeviceAttr) a
 	return m
 }
 
-// extendedAttributes has the fields of struct ibv_device_attr_ex behind orig_attr.
+// extendedAttributes returns the fields of struct ibv_device_attr_ex that follow orig_attr.
 func extendedAttributes(a verbs.DeviceAttrEx) attributes {
 	return attributes{
 		"odp_caps": attributes{"general_caps": uint64(a.ODP.General), "rc_odp_caps": uint32(a.ODP.RC),
@@ -94,7 +94,7 @@ func extendedAttributes(a verbs.DeviceAttrEx) attributes {
 	}
 }
 
-// portAttributes has the fields of struct ibv_port_attr.
+// portAttributes returns the fields of struct ibv_port_attr.
 func portAttributes(a verbs.PortAttr) attributes {
 	return attributes{
 		"state":           a.State.String(),

@@ -13,21 +13,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// devinfo writes attributes as ibv_devinfo -v does (rdma-core, libibverbs/examples): the same lines
-// in the same order, with the same tabs. docs/command.md has the differences. What only goverbs
-// prints is in a section of its own behind each device.
+// devinfo formats attributes as ibv_devinfo -v does (rdma-core, libibverbs/examples): the same
+// lines in the same order, with the same tabs. docs/command.md lists the differences. What only
+// goverbs prints follows each device in a separate section.
 type devinfo struct{ strings.Builder }
 
-// tabWidth is the distance of the tab stops at which values are aligned.
+// tabWidth is the distance of the tab stops that align the values.
 const tabWidth = 8
 
-// The columns of values: of a device, of its groups of attributes, and of a port.
+// The columns where values begin: of a device, of its groups of attributes, and of a port.
 const (
 	deviceColumn = 40
 	portColumn   = 48
 )
 
-// field writes a line: indent tabs, the name, and the value in a column.
+// field writes a line: indent tabs, the name, and the value in the given column.
 func (d *devinfo) field(indent, column int, name, format string, args ...any) {
 	at := tabWidth*indent + len(name) + 1
 	tabs := max(1, (column-at+tabWidth-1)/tabWidth)
@@ -35,7 +35,7 @@ func (d *devinfo) field(indent, column int, name, format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// named writes the names of the bits of a set, one in a line, and what is left as a number.
+// named writes the names of the bits in a set, one per line, and the unnamed rest as a number.
 func (d *devinfo) named(set uint64, names []string) {
 	const indent = "\t\t\t\t\t"
 	for i, name := range names {
@@ -49,7 +49,7 @@ func (d *devinfo) named(set uint64, names []string) {
 	}
 }
 
-// The names of bits, by their numbers.
+// The names of bits, indexed by bit number.
 var (
 	capFlagNames = []string{"RESIZE_MAX_WR", "BAD_PKEY_CNTR", "BAD_QKEY_CNTR", "RAW_MULTI", "AUTO_PATH_MIG",
 		"CHANGE_PHY_PORT",
@@ -64,12 +64,12 @@ var (
 		"SUPPORT_SRQ", "SUPPORT_FLUSH", "SUPPORT_ATOMIC_WRITE"}
 	rawPacketNames   = []string{"C-VLAN stripping offload", "Scatter FCS offload", "IP csum offload", "Delay drop"}
 	tagMatchingNames = []string{"IBV_TM_CAP_RC"}
-	// QP types, which are numbers of bits: those of ibv_qp_type that can have these abilities.
+	// Here the bit numbers are QP types: those of ibv_qp_type that can have these abilities.
 	packetQPNames = []string{4: "SUPPORT_UD", 8: "SUPPORT_RAW_PACKET"}
 	pacedQPNames  = []string{2: "SUPPORT_RC", 4: "SUPPORT_UD", 8: "SUPPORT_RAW_PACKET"}
 )
 
-// byCode returns the text of a code, other if it has none.
+// byCode returns the text of a code, or other if it has none.
 func byCode[C ~uint8](code C, texts []string, other string) string {
 	if int(code) < len(texts) && texts[code] != "" {
 		return texts[code]
@@ -77,7 +77,7 @@ func byCode[C ~uint8](code C, texts []string, other string) string {
 	return other
 }
 
-// byBit returns the text of a code that is one bit.
+// byBit returns the text of a code that is a single bit.
 func byBit(code uint8, texts []string, other string) string {
 	if bits.OnesCount8(code) != 1 {
 		return other
@@ -238,7 +238,7 @@ func (d *devinfo) extended(a verbs.DeviceAttrEx) {
 	}
 }
 
-// qps writes a set of QP types in the order of ibv_devinfo: raw packets, datagrams, connections.
+// qps writes a set of QP types in ibv_devinfo's order: raw packets, datagrams, connections.
 func (d *devinfo) qps(set uint32, names []string) {
 	for _, typ := range []int{8, 4, 2} {
 		if names[typ] != "" {
@@ -249,7 +249,7 @@ func (d *devinfo) qps(set uint32, names []string) {
 	d.named(uint64(set), nil)
 }
 
-// port writes the attributes of a port, and the rows of its GID table that are not empty.
+// port writes the attributes of a port, and the entries of its GID table that are not empty.
 func (d *devinfo) port(transport verbs.Transport, number int, a verbs.PortAttr, gids []verbs.GIDEntry) {
 	field := func(name, format string, args ...any) { d.field(3, portColumn, name, format, args...) }
 	fmt.Fprintf(d, "\t\tport:\t%d\n", number)
@@ -277,7 +277,7 @@ func (d *devinfo) port(transport verbs.Transport, number int, a verbs.PortAttr, 
 		field("phys_state", "%s (%d)", byCode(a.PhysState, physStates, "invalid physical state"), a.PhysState)
 	}
 	for _, g := range gids {
-		if [8]byte(g.GID[8:]) == [8]byte{} { // as that of an iWARP device
+		if [8]byte(g.GID[8:]) == [8]byte{} { // as on an iWARP device
 			continue
 		}
 		text, kind := g.GID.String(), ""
@@ -295,7 +295,7 @@ func (d *devinfo) port(transport verbs.Transport, number int, a verbs.PortAttr, 
 	d.WriteByte('\n')
 }
 
-// boardID returns what the kernel's driver says of the card, "" if it says nothing.
+// boardID returns the board ID that the kernel's driver reports, or "" if it reports none.
 func boardID(dev *verbs.Device) string {
 	k, ok := verbs.Ability[verbs.ProviderKernelDevice](dev.Provider())
 	if !ok {

@@ -12,11 +12,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lines is text with tabs written as arrows, to be seen.
+// lines replaces the arrows in text, which make tabs visible in the test, by tabs.
 func lines(text string) string { return strings.ReplaceAll(text, "→", "\t") }
 
-// TestDevinfoDevice: all that ibv_devinfo prints only of some devices. What it prints of every
-// device is compared with it in the guest.
+// TestDevinfoDevice: everything that ibv_devinfo prints only for some devices. What it prints for
+// every device is compared with its output in the guest.
 func TestDevinfoDevice(t *testing.T) {
 	var d devinfo
 	info := verbs.DeviceInfo{Name: "mlx5_0", Transport: verbs.TransportIB}

@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// output runs a program of the guest's.
+// output runs a program installed in the guest.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
@@ -35,7 +35,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return ""
 }
 
-// listed returns what devices -v --json says of a device.
+// listed returns the entry of a device in the output of devices -v --json.
 func listed(t *testing.T, name string) deviceReport {
 	t.Helper()
 	r := clitest.Run(t, "devices", "-v", "--json")
@@ -53,8 +53,8 @@ func listed(t *testing.T, name string) deviceReport {
 	return deviceReport{}
 }
 
-// devinfoValues is what ibv_devinfo -v says of a device with one port: its values by their names,
-// and its GIDs.
+// devinfoValues returns the output of ibv_devinfo -v for a device with one port: its values by
+// name, and its GIDs.
 func devinfoValues(t *testing.T, name string) (values map[string]string, gids []string) {
 	t.Helper()
 	values = make(map[string]string)
@@ -69,7 +69,7 @@ func devinfoValues(t *testing.T, name string) (values map[string]string, gids []
 	return values, gids
 }
 
-// What is listed of the kernel's devices is what ibv_devinfo, rdma and sysfs say.
+// The list of kernel devices agrees with ibv_devinfo, rdma and sysfs.
 func TestKernelDevices(t *testing.T) {
 	for _, name := range []string{"rxe0", "siw0"} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestKernelDevices(t *testing.T) {
 			require.Contains(t, want["active_width"], fmt.Sprintf("(%v)", p.Attr["active_width"]))
 			require.Contains(t, want["active_speed"], fmt.Sprintf("(%v)", p.Attr["active_speed"]))
 
-			// ibv_devinfo leaves out the one row of an iWARP device, which begins with the MAC
+			// ibv_devinfo omits the only entry of an iWARP device, which begins with the MAC
 			// address.
 			netdev := regexp.MustCompile(`netdev (\S+)`).FindStringSubmatch(
 				output(t, "rdma", "link", "show", name+"/1"))[1]
@@ -156,16 +156,15 @@ func TestKernelDevices(t *testing.T) {
 	}
 }
 
-// withNames replaces, in what ibv_devinfo prints, bits of on-demand paging that only newer versions
-// of it name.
+// withNames replaces, in the output of ibv_devinfo, on-demand paging bits that only newer versions
+// name.
 func withNames(text string) string {
 	unnamed := regexp.MustCompile(`(_odp_caps:\n(?:\t+SUPPORT_\w+\n)*)\t+Unknown flags: 0xC0\n`)
 	const indent = "\t\t\t\t\t"
 	return unnamed.ReplaceAllString(text, "${1}"+indent+"SUPPORT_FLUSH\n"+indent+"SUPPORT_ATOMIC_WRITE\n")
 }
 
-// Of the kernel's devices -v prints what ibv_devinfo -v prints, to the letter, and behind it a
-// section of its own.
+// For kernel devices -v prints exactly what ibv_devinfo -v prints, followed by a separate section.
 func TestKernelDevinfo(t *testing.T) {
 	for _, name := range []string{"rxe0", "siw0"} {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +181,7 @@ func TestKernelDevinfo(t *testing.T) {
 	}
 }
 
-// Without the right to open a device it is listed all the same.
+// A device is listed even without the permission to open it.
 func TestKernelDevicesDenied(t *testing.T) {
 	rdmatest.KernelDevice(t, "rxe0")
 	nodes, err := filepath.Glob("/dev/infiniband/uverbs*")
@@ -198,7 +197,7 @@ func TestKernelDevicesDenied(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.Output()
 	require.NoError(t, err)
-	// The errno is that of libibverbs' last attempt, which is at another path.
+	// The errno comes from libibverbs' last attempt, which uses another path.
 	require.Regexp(t, `(?m)^rxe0 +ibverbs +InfiniBand .* \? \(verbs: Open on rxe0: ibv_open_device: .*\)$`, string(out))
 	require.Regexp(t, `(?m)^usiw0 +usiw +iWARP .* all$`, string(out))
 }

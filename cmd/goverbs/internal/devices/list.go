@@ -17,22 +17,22 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// deviceReport is one element of what devices --json prints.
+// deviceReport is one element of the output of devices --json.
 type deviceReport struct {
 	Name      string            `json:"name"`
 	Provider  string            `json:"provider"`
-	Driver    string            `json:"driver,omitempty"` // of a device that has more than others of its driver
+	Driver    string            `json:"driver,omitempty"` // set if the device extends its driver
 	Transport string            `json:"transport"`
 	NodeGUID  string            `json:"node_guid"`
 	Ports     []portReport      `json:"ports"`
 	Ops       map[string]string `json:"ops"`
 	Attr      attributes        `json:"attr,omitempty"`    // with -v: ibv_device_attr
 	AttrEx    attributes        `json:"attr_ex,omitempty"` // with -v: ibv_device_attr_ex
-	Error     string            `json:"error,omitempty"`   // why the rest is not known
+	Error     string            `json:"error,omitempty"`   // why the rest is unknown
 
 	caps []ext.Capability
 
-	asked  bool // with -v: the device has been asked for what follows
+	asked  bool // with -v: the device was queried for what follows
 	info   verbs.DeviceInfo
 	board  string
 	attr   verbs.DeviceAttr
@@ -51,27 +51,27 @@ type portReport struct {
 	gids []verbs.GIDEntry
 }
 
-// gidReport is a row of a GID table that is not empty.
+// gidReport is an entry of a GID table that is not empty.
 type gidReport struct {
 	Index  int    `json:"index"`
 	GID    string `json:"gid"`
 	Type   string `json:"type"`
-	NetDev string `json:"netdev"` // the network interface, "" if there is none in this network namespace
+	NetDev string `json:"netdev"` // network interface, "" if this network namespace has none
 }
 
-// Report describes devices. Its JSON form is what devices --json prints.
+// Report describes devices. Its JSON form is the output of devices --json.
 type Report struct {
 	Devices []deviceReport `json:"devices"`
-	// Libibverbs tells whether the program can use libibverbs; without it the kernel's devices are
-	// not listed.
+	// Libibverbs reports whether the program can use libibverbs. Without it kernel devices are not
+	// listed.
 	Libibverbs bool   `json:"libibverbs"`
-	Error      string `json:"error,omitempty"` // why the kernel's devices are not listed
+	Error      string `json:"error,omitempty"` // why kernel devices are not listed
 
-	all bool // not only one device was asked for
+	all bool // all devices were requested
 }
 
-// List describes the device only, or all if only is nil: at least nic if the others cannot be
-// listed. With verbose it also asks for the attributes.
+// List describes only, or every device if only is nil; if the others cannot be listed, nic alone.
+// With verbose it also queries the attributes.
 func List(nic, only *verbs.Device, verbose bool) *Report {
 	missing := verbs.RDMACore()
 	list := &Report{Devices: []deviceReport{}, Libibverbs: missing == nil, all: only == nil}
@@ -97,7 +97,7 @@ func List(nic, only *verbs.Device, verbose bool) *Report {
 	return list
 }
 
-// ask opens a device and asks it for all that is printed.
+// ask opens a device and queries everything that is printed.
 func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 	ctx, err := d.Open()
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *deviceReport) ask(d *verbs.Device, verbose bool) (err error) {
 	return nil
 }
 
-// gidTable returns the rows of a port's GID table, none for a device without GIDs.
+// gidTable returns the entries of a port's GID table, or none for a device without GIDs.
 func gidTable(ctx *verbs.Context, port int) ([]gidReport, []verbs.GIDEntry, error) {
 	rows := []gidReport{}
 	entries, err := ctx.GIDs(port)
@@ -154,7 +154,7 @@ func gidTable(ctx *verbs.Context, port int) ([]gidReport, []verbs.GIDEntry, erro
 	return rows, entries, err
 }
 
-// Print prints a table of one line for each device.
+// Print prints a table with one line per device.
 func (l *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "DEVICE\tPROVIDER\tTRANSPORT\tNODE GUID\tPORTS\tNETDEV\tRFC 7306")
@@ -179,7 +179,7 @@ func (l *Report) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// orNone writes a list, "-" if nothing is in it.
+// orNone formats a list, or "-" if it is empty.
 func orNone(list []string) string {
 	if len(list) == 0 {
 		return "-"
@@ -187,7 +187,7 @@ func orNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// remark says in a line why devices may be missing, "" if none is.
+// remark explains in one line why devices may be missing, or returns "" if none is.
 func (l *Report) remark() string {
 	switch {
 	case l.Error != "":
@@ -198,7 +198,7 @@ func (l *Report) remark() string {
 	return ""
 }
 
-// extensions says which operations of RFC 7306 the device has: "all", "none" or their names.
+// extensions returns which operations of RFC 7306 the device has: "all", "none" or their names.
 func (r *deviceReport) extensions() string {
 	var has []string
 	for _, c := range r.caps {
@@ -215,8 +215,8 @@ func (r *deviceReport) extensions() string {
 	return strings.Join(has, ",")
 }
 
-// PrintVerbose prints everything: of each device what ibv_devinfo -v prints of it, then a section
-// with what only goverbs knows.
+// PrintVerbose prints everything: for each device the output of ibv_devinfo -v, then a section with
+// what only goverbs knows.
 func (l *Report) PrintVerbose(w io.Writer) error {
 	var b strings.Builder
 	for i := range l.Devices {
@@ -227,8 +227,8 @@ func (l *Report) PrintVerbose(w io.Writer) error {
 	return err
 }
 
-// verbose returns what PrintVerbose prints of a device. A device that could not be asked for
-// everything has the reason in the section.
+// verbose returns what PrintVerbose prints for a device. If the device could not be fully queried,
+// the section gives the reason.
 func (r *deviceReport) verbose() string {
 	d := new(devinfo)
 	if r.asked {

@@ -39,7 +39,7 @@ func TestDevices(t *testing.T) {
 	require.Len(t, out, 2+kernelDevices(t))
 }
 
-// With --device one device is listed, which has the same GUID in every run.
+// With --device one device is listed. Its GUID is the same in every run.
 func TestDevicesOne(t *testing.T) {
 	for _, form := range [][]string{nil, {"-v"}, {"--json"}} {
 		all, one := clitest.Run(t, append([]string{"devices"}, form...)...),
@@ -47,7 +47,7 @@ func TestDevicesOne(t *testing.T) {
 		require.Equal(t, clitest.Done, one.Code, one.Stderr)
 		require.Contains(t, one.Stdout, "usiw0")
 		if kernelDevices(t) == 0 {
-			// That the kernel has none is said where all were asked for.
+			// Only the list of all devices says that the kernel has none.
 			require.Equal(t, strings.Replace(all.Stdout, "(the kernel has no RDMA device)\n", "", 1), one.Stdout)
 		} else {
 			require.Less(t, len(one.Stdout), len(all.Stdout))
@@ -55,16 +55,16 @@ func TestDevicesOne(t *testing.T) {
 	}
 }
 
-// The RNIC without RFC 7306 is listed if it is asked for.
+// The RNIC without RFC 7306 is listed only on request.
 func TestDevicesPlain(t *testing.T) {
 	require.NotContains(t, clitest.Run(t, "devices").Stdout, usiw.PlainName)
 	r := clitest.Run(t, "devices", "--device", usiw.PlainName)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	out := clitest.Lines(t, r.Stdout)
-	require.GreaterOrEqual(t, len(out), 2) // below stands why there are no devices of the kernel, if none can be listed
+	require.GreaterOrEqual(t, len(out), 2) // then the reason if kernel devices cannot be listed
 	require.Regexp(t, `^usiw0-plain +usiw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +none$`, out[1])
 
-	// It is the same in every process, and wrong names say what there is.
+	// The device is the same in every process, and for a wrong name the known ones are listed.
 	require.Equal(t, out, clitest.Lines(t, clitest.Run(t, "devices", "--device", usiw.PlainName).Stdout))
 	for _, wrong := range []string{"usiw0-plan", "ib:usiw1-plain", "usiw0-plain:", "usiw0-plain:usiw0", "ib:ib:usiw0"} {
 		r = clitest.Run(t, "devices", "--device", wrong)
@@ -74,7 +74,7 @@ func TestDevicesPlain(t *testing.T) {
 	require.Contains(t, clitest.Run(t, "devices", "--device", "usiw0-plan").Stderr, "did you mean usiw0-plain?")
 }
 
-// kernelDevices returns how many devices of the kernel the program sees.
+// kernelDevices returns how many kernel devices the program finds.
 func kernelDevices(t *testing.T) int {
 	t.Helper()
 	if !clitest.WithLibibverbs {
@@ -157,7 +157,7 @@ type madeUp struct {
 func (d *madeUp) Info() verbs.DeviceInfo                             { return d.info }
 func (d *madeUp) Open(*verbs.Context) (verbs.ProviderContext, error) { return d.open() }
 
-// madeUpContext has two ports, of which the second has GIDs.
+// madeUpContext has two ports, and GIDs on the second.
 type madeUpContext struct{ verbs.ProviderContext }
 
 func (madeUpContext) QueryDevice() (verbs.DeviceAttr, error) {
@@ -181,7 +181,7 @@ func (madeUpContext) QueryGID(port, index int) (verbs.GIDEntry, error) {
 		Type: verbs.GIDTypeRoCEv2, NetDev: "lo"}, nil
 }
 
-// madeUpDevice registers a device for the time of the test.
+// madeUpDevice registers a device for the duration of the test.
 func madeUpDevice(t *testing.T, name string, open func() (verbs.ProviderContext, error)) *verbs.Device {
 	t.Helper()
 	d, err := verbs.Register(
@@ -191,7 +191,7 @@ func madeUpDevice(t *testing.T, name string, open func() (verbs.ProviderContext,
 	return d
 }
 
-// A device that cannot be opened is listed with the reason, and does not keep others from being
+// A device that cannot be opened is listed with the reason, and does not prevent others from being
 // listed.
 func TestDevicesBroken(t *testing.T) {
 	madeUpDevice(t, "broken0", func() (verbs.ProviderContext, error) { return nil, syscall.EACCES })
@@ -236,7 +236,7 @@ func TestDevicesBroken(t *testing.T) {
 			GIDs: []gidReport{{0, gid, "RoCE v2", "lo"}, {2, gid, "RoCE v2", "lo"}}},
 	}, list.Devices[n-2].Ports)
 
-	// The address on which a demo listens: of the interface, and not the one that a GID once had.
+	// The address on which a demo listens is that of the interface, not one that a GID once had.
 	ip, err := OwnAddress(whole)
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1", ip.String())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package fabrics is the command goverbs fabrics: it runs the scenarios of package
-// compat/ibcompat/scenario on the devices of this host, and says whether a program sees the same on
-// all of them.
+// Package fabrics implements the command goverbs fabrics. It runs the scenarios of package
+// compat/ibcompat/scenario on the devices of this host, and reports whether a program observes the
+// same on all of them.
 package fabrics
 
 import (
@@ -23,18 +23,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Options are those of the command.
+// Options are the command's options.
 type Options struct {
 	JSON     bool
-	Verbose  bool     // traces that differ are printed
-	Columns  []string // what is run beside the required columns (none = all that this host has)
+	Verbose  bool     // print traces that differ
+	Columns  []string // columns to run besides the required ones (none = all that this host has)
 	Required []string // columns without which the command fails
-	Only     []string // beginnings of names of scenarios (none = all)
+	Only     []string // prefixes of scenario names (none = all)
 
 	Stdout, Stderr io.Writer
 }
 
-// report is what the command prints with --json.
+// report is the output of the command with --json.
 type report struct {
 	scenario.Report
 	Missing []missing `json:"missing"` // columns that did not run
@@ -46,8 +46,8 @@ type missing struct {
 	Error    string `json:"error"`
 }
 
-// Run runs the command. nic is the user-space RNIC of the process. The error says what differed, or
-// which column is missing.
+// Run runs the command. nic is the user-space RNIC of the process. The error reports what differed,
+// or which required column is missing.
 func Run(ctx context.Context, nic *verbs.Device, o Options) error {
 	_, err := run(ctx, nic, o)
 	return err
@@ -102,7 +102,7 @@ func run(ctx context.Context, nic *verbs.Device, o Options) (r report, err error
 	return r, failed
 }
 
-// chosen returns the scenarios whose names begin with one of these.
+// chosen returns the scenarios whose names have one of the prefixes.
 func chosen(only []string) (list []*scenario.Scenario) {
 	for _, s := range scenario.All() {
 		if len(only) == 0 || slices.ContainsFunc(only,
@@ -113,7 +113,7 @@ func chosen(only []string) (list []*scenario.Scenario) {
 	return list
 }
 
-// columns lists the names of the columns to run.
+// columns returns the names of the columns to run.
 func (o *Options) columns(nic *verbs.Device) []string {
 	list := slices.Clone(o.Columns)
 	if len(list) == 0 {
@@ -127,8 +127,8 @@ func (o *Options) columns(nic *verbs.Device) []string {
 	return list
 }
 
-// present lists all columns of this host: every device, and with each iWARP device of the kernel
-// usiw0.
+// present returns all columns of this host: every device, and for each iWARP device of the kernel
+// also usiw0 connecting to it.
 func present(nic *verbs.Device) []string {
 	list := []string{nic.Name(), usiw.PlainName}
 	for _, d := range devices.All(nic) {
@@ -149,7 +149,7 @@ type host struct {
 	wrapped    []*verbs.Device
 }
 
-// close closes what has been wrapped.
+// close closes the wrapped devices.
 func (h *host) close() (err error) {
 	for _, d := range h.wrapped {
 		err = errors.Join(err, d.CloseShared())
@@ -223,7 +223,7 @@ func (o *Options) trace(r scenario.Report) {
 	}
 }
 
-// count returns how many scenarios are such.
+// count returns how many scenarios satisfy such.
 func (r *report) count(such func(*scenario.Result) bool) (n int) {
 	for i := range r.Scenarios {
 		if such(&r.Scenarios[i]) {
@@ -233,7 +233,7 @@ func (r *report) count(such func(*scenario.Result) bool) (n int) {
 	return n
 }
 
-// failed says why the command fails, nil if it does not.
+// failed returns why the command fails, or nil if it succeeds.
 func (r *report) failed() error {
 	var why []string
 	for _, m := range r.Missing {

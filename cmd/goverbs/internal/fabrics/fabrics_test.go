@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
 )
 
-// TestKnown: a difference that is known is printed with its reason and is no failure, also where it
-// does not show. Any other is one.
+// TestKnown: a known difference is printed with its reason and is no failure, even if it does not
+// occur. Any other difference is a failure.
 func TestKnown(t *testing.T) {
 	known := scenario.Result{Name: "row20/a", Known: "rxe of Linux 6.12: it does",
 		Difference: "usiw0 and rxe0: event 3"}

@@ -16,15 +16,15 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// usual are the scenarios that are run for every change: of each way in which a fabric differs from
-// the others one, and those of known differences.
+// usual are the scenarios that run for every change: one for each way in which a fabric differs
+// from the others, and those with known differences.
 var usual = []string{"row01/rnr-wait", "row02/send-placed", "row03/write-denied", "row04/among-sends",
 	"row05/send-imm-too-long", "row06/masked-fetch-add", "row08/one-after-the-other", "row10/passive-first",
 	"row12/solicited", "row15/mixed",
 	"row17/disconnect", "row20/bad-source", "row22/again"}
 
-// TestKernelFabrics: a program sees the same on all five fabrics, but for the differences that are
-// known, which are there. GOVERBS_FABRICS=all runs all scenarios.
+// TestKernelFabrics: a program observes the same on all five fabrics, except for the known
+// differences, which must occur. GOVERBS_FABRICS=all runs all scenarios.
 func TestKernelFabrics(t *testing.T) {
 	only := usual
 	if os.Getenv("GOVERBS_FABRICS") == "all" {
@@ -33,11 +33,11 @@ func TestKernelFabrics(t *testing.T) {
 	onAll(t, only...)
 }
 
-// TestKernelByHand is the part of it that is about QPs which the program connects.
+// TestKernelByHand runs only the scenarios with QPs that the program connects itself.
 func TestKernelByHand(t *testing.T) { onAll(t, "row24/") }
 
 // TestModuleFabrics: over siw0 with the module of kernel/siw-7306, whose one-sided operations are
-// native, a program sees what it sees on the user-space RNIC. GOVERBS_FABRICS=all runs all
+// native, a program observes the same as on the user-space RNIC. GOVERBS_FABRICS=all runs all
 // scenarios.
 func TestModuleFabrics(t *testing.T) {
 	if os.Getenv("GOVERBS_TEST_SIW7306") == "" {

@@ -26,9 +26,9 @@ import (
 // insideVariable is set in a process of the test whose network is that of host 1.
 const insideVariable = "GOVERBS_FABRICS_INSIDE"
 
-// TestKernelTwoHosts: over a network that delays and loses packets, what has completed is in the
-// peer's memory, on every fabric. The hosts of siw and of the user-space RNIC are two network
-// namespaces, those of rxe the two ends of a cable.
+// TestKernelTwoHosts: over a network that delays and loses packets, completed data are in the
+// peer's memory on every fabric. The hosts of siw and of the user-space RNIC are two network
+// namespaces, those of rxe the two ends of a virtual cable.
 func TestKernelTwoHosts(t *testing.T) {
 	for _, d := range []string{"siw1", "siw2", "rxe1", "rxe2"} {
 		rdmatest.KernelDevice(t, d)
@@ -78,7 +78,7 @@ type column struct {
 	active, passive *verbs.Device // nil passive = active
 	listen          string
 	source          netip.AddrPort
-	host            string // the namespace of the passive side ("" = this process's)
+	host            string // network namespace of the passive side ("" = this process's)
 	relaxed         bool
 }
 
@@ -102,7 +102,7 @@ func (c column) wrap(t *testing.T, in *verbs.Device) *verbs.Device {
 	return dev
 }
 
-// placed are the scenarios of completions and of what they say about the peer's memory.
+// placed are the scenarios about completions and what they imply for the peer's memory.
 var placed = []string{"row02/write-placed", "row02/send-placed", "row02/one-for-all", "row02/not-placed", "row15/mixed"}
 
 func chosenFor(names ...string) (list []*scenario.Scenario) {
@@ -114,7 +114,7 @@ func chosenFor(names ...string) (list []*scenario.Scenario) {
 	return list
 }
 
-// confirmed requires that the scenarios do the same in all columns.
+// confirmed asserts that the scenarios do the same in all columns.
 func confirmed(t *testing.T, columns ...column) {
 	t.Helper()
 	var fabrics []scenario.Fabric
@@ -129,8 +129,8 @@ func confirmed(t *testing.T, columns ...column) {
 	}
 }
 
-// unconfirmed requires that the data have not arrived when a relaxed request completes: so the
-// network is slow enough for confirmed to find it.
+// unconfirmed asserts that the data have not arrived when a relaxed request completes. Otherwise
+// the network would be too fast for confirmed to detect anything.
 func unconfirmed(t *testing.T, reference, relaxed column) {
 	t.Helper()
 	r, err := scenario.Compare(t.Context(), []scenario.Fabric{reference.fabric(t), relaxed.fabric(t)},
@@ -158,7 +158,7 @@ func kernelDevice(t *testing.T, name string) *verbs.Device {
 func inNamespace(t *testing.T, name string, call func()) {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		ns, err := os.Open("/run/netns/" + name)
 		if err == nil {
 			if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
@@ -171,15 +171,15 @@ func inNamespace(t *testing.T, name string, call func()) {
 	require.NoError(t, <-done)
 }
 
-// slow makes a network device of a host, "" = that of this process, delay and lose what it sends,
-// until the test ends.
+// slow makes a network device delay and lose what it sends, until the test ends. host is its
+// network namespace, "" = this process's.
 func slow(t *testing.T, host, dev, loss string) {
 	t.Helper()
 	tc(t, host, "qdisc", "add", "dev", dev, "root", "netem", "delay", "30ms", "loss", loss)
 	t.Cleanup(func() { tc(t, host, "qdisc", "del", "dev", dev, "root") })
 }
 
-// dropped is how many packets have been lost.
+// dropped returns how many packets were lost.
 func dropped(t *testing.T, host, dev string) int {
 	t.Helper()
 	m := regexp.MustCompile(`dropped (\d+)`).FindStringSubmatch(tc(t, host, "-s", "qdisc", "show", "dev", dev))

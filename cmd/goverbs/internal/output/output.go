@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package output is where the command writes: stdout and stderr, of which a failure is not
-// forgotten.
+// Package output is where the command writes: stdout and stderr, whose errors are not lost.
 package output
 
 import (
@@ -12,25 +11,25 @@ import (
 	"golang.org/x/term"
 )
 
-// Writer is an output of the command. What is written to it cannot control a terminal: the texts of
-// peers and devices, and errors that quote them, come as Printable makes them, but with their lines
-// and tabs. After the first error it writes nothing more, so that no output has a gap. Its methods
+// Writer is an output of the command. What is written to it cannot control a terminal: text from
+// peers and devices, and errors that quote it, is escaped as by Printable, except for newlines and
+// tabs. After the first error nothing more is written, so that output never has gaps. Its methods
 // may be called concurrently.
 type Writer struct {
 	w      io.Writer
 	failed func(error)
 
-	mu  sync.Mutex // guards err, and keeps writes apart
+	mu  sync.Mutex // guards err, and serializes writes
 	err error
 }
 
-// New makes a Writer to w. It calls failed, if that is not nil, with the first error.
+// New returns a Writer to w. It calls failed, if not nil, with the first error.
 //
-// A write to a stdout whose reader has gone does not return on Unix: it ends the process by
-// SIGPIPE, as os.File documents.
+// On Unix, a write to a stdout whose reader is gone does not return: the process dies of SIGPIPE,
+// as os.File documents.
 func New(w io.Writer, failed func(error)) *Writer { return &Writer{w: w, failed: failed} }
 
-// Write writes b, whole characters. After an error it returns that error.
+// Write writes b, which must consist of whole characters. After an error it returns that error.
 func (o *Writer) Write(b []byte) (int, error) {
 	if !needsWork(b) {
 		return o.write(b)
@@ -57,15 +56,15 @@ func (o *Writer) write(b []byte) (int, error) {
 	return n, err
 }
 
-// Err returns the first error, nil if everything was written.
+// Err returns the first error, or nil if everything was written.
 func (o *Writer) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// Terminal reports whether w, or that to which the Writer w writes, is a terminal. A device such as
-// /dev/null is none.
+// Terminal reports whether w, or the output below the Writer w, is a terminal. Other devices, such
+// as /dev/null, are not.
 func Terminal(w io.Writer) bool {
 	if o, ok := w.(*Writer); ok {
 		w = o.w

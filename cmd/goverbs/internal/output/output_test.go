@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limited takes a number of bytes.
+// limited accepts a limited number of bytes.
 type limited struct {
 	bytes.Buffer
 	room   int
@@ -30,7 +30,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestWriter: the first error is told, stays, and nothing is written after it.
+// TestWriter: the first error is reported and sticks, and nothing is written after it.
 func TestWriter(t *testing.T) {
 	to := &limited{room: 5}
 	var told []error
@@ -43,7 +43,7 @@ func TestWriter(t *testing.T) {
 	n, err = w.Write([]byte("def"))
 	require.ErrorIs(t, err, errFull)
 	require.Equal(t, 2, n)
-	to.room = 100 // as on a disk where somebody deletes a file
+	to.room = 100 // as on a full disk after a file is deleted
 	n, err = w.Write([]byte("g"))
 	require.ErrorIs(t, err, errFull)
 	require.Zero(t, n)
@@ -57,7 +57,7 @@ func TestWriter(t *testing.T) {
 	require.ErrorIs(t, err, errFull)
 }
 
-// TestPrintable: what controls a terminal can be read, and does nothing.
+// TestPrintable: terminal control characters are made visible and have no effect.
 func TestPrintable(t *testing.T) {
 	for _, c := range []struct{ text, line, lines string }{
 		{"Grüße, 世界", "Grüße, 世界", "Grüße, 世界"},
@@ -80,7 +80,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestNoTerminal: only a terminal is one. Others are character devices too.
+// TestNoTerminal: other character devices are not taken for terminals.
 func TestNoTerminal(t *testing.T) {
 	require.False(t, Terminal(new(bytes.Buffer)))
 	r, w, err := os.Pipe()

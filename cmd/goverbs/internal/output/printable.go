@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns a text of a peer or a device for one line: what is no character to be seen is
-// written as \u001b, or as \xff if it is no UTF-8. So the text cannot control a terminal, nor look
-// like another line.
+// Printable returns text of a peer or a device as part of one line. It escapes characters that are
+// not printable (\u001b) and bytes that are not UTF-8 (\xff), so that the text can neither control
+// a terminal nor look like another line.
 func Printable[T ~string | ~[]byte](text T) string { return string(printable(nil, text, false)) }
 
-// printable appends a text, with its lines and tabs if it may have several lines. In JSON it
-// changes only what is inside of strings, to what means the same there.
+// printable appends text with such escapes; if lines is set, newlines and tabs are kept. Applied to
+// JSON it changes only the contents of strings, into escapes with the same meaning.
 func printable[T ~string | ~[]byte](to []byte, text T, lines bool) []byte {
 	for s := string(text); len(s) > 0; {
 		r, n := utf8.DecodeRuneInString(s)
@@ -35,10 +35,11 @@ func printable[T ~string | ~[]byte](to []byte, text T, lines bool) []byte {
 	return to
 }
 
-// Sequence is an escape sequence of the command's own, for Print.
+// Sequence is an escape sequence that the command itself sends, for Print.
 type Sequence string
 
-// Print writes texts and Sequences to w. A [Writer] writes nothing else that controls a terminal.
+// Print writes texts and Sequences to w. It is the only way to control a terminal through a
+// [Writer].
 func Print(w io.Writer, parts ...any) {
 	var b []byte
 	for _, p := range parts {
@@ -55,7 +56,7 @@ func Print(w io.Writer, parts ...any) {
 	_, _ = w.Write(b)
 }
 
-// needsWork reports whether printable would change a text of several lines.
+// needsWork reports whether printable would change b, which may have several lines.
 func needsWork(b []byte) bool {
 	return !utf8.Valid(b) ||
 		bytes.ContainsFunc(b, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' })

@@ -17,10 +17,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// errMismatch is the error of data that are not what they must be.
+// errMismatch reports that data differ from what was expected.
 var errMismatch = errors.New("not the data that were expected")
 
-// pingAll is the client: it connects and does all pings.
+// pingAll is the client: it connects and performs all pings.
 func (r *run) pingAll(ctx context.Context, p *report) (err error) {
 	source, err := r.sourceAddr(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *run) pingAll(ctx context.Context, p *report) (err error) {
 	return err
 }
 
-// pingOnce does the n-th ping: the server fetches it, then writes it back.
+// pingOnce performs ping n: the server reads it, then writes it back.
 func (e *endpoint) pingOnce(ctx context.Context, n int) error {
 	fillPing(e.origin.Bytes(), n)
 	begun := time.Now()
@@ -105,12 +105,12 @@ func firstDifference(a, b []byte) int {
 	return len(a)
 }
 
-// rejectedByConsumer is the reason of a rejection on InfiniBand that is the listener's own
-// (IB_CM_REJ_CONSUMER_DEFINED).
+// rejectedByConsumer is the rejection reason on InfiniBand when the listener's program rejected the
+// request (IB_CM_REJ_CONSUMER_DEFINED).
 const rejectedByConsumer = 28
 
-// connectEvent returns the event that librdmacm reports for a failed attempt to connect, with its
-// status: a negative errno, or on InfiniBand the reason of a rejection.
+// connectEvent returns the event that librdmacm reports for a failed connection attempt, with its
+// status: a negative errno, or on InfiniBand the rejection reason.
 func connectEvent(err error, transport verbs.Transport) (ev cm.Event, status int) {
 	var errno syscall.Errno
 	errors.As(err, &errno)

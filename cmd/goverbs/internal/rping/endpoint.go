@@ -12,21 +12,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Sizes of the queues of an end. One message of the peer is under way at most.
+// Queue sizes of an endpoint. The peer has at most one message in flight.
 const (
 	sendWRs   = 16
 	recvWRs   = 2
 	cqEntries = 2 * sendWRs
 )
 
-// state is what an endpoint waits for, with the names and numbers that rping prints.
+// state is what an endpoint is waiting for, with the names and numbers that rping prints.
 type state int
 
 const (
-	stateReadAdv       state = iota + 6 // server: where the next ping is
+	stateReadAdv       state = iota + 6 // server: location of the next ping
 	stateReadComplete                   // server: its data
-	stateWriteAdv                       // server: where the pong goes; client: that the ping has been fetched
-	stateWriteComplete                  // server: that the pong is on its way; client: that it has arrived
+	stateWriteAdv                       // server: location for the pong; client: the ping was read
+	stateWriteComplete                  // server: the pong was sent; client: it arrived
 	stateDisconnected
 	stateError
 )
@@ -45,7 +45,7 @@ func (s state) String() string {
 	return fmt.Sprintf("state(%d)", int(s))
 }
 
-// endpoint is one end of a connection with its buffers. It is used by one goroutine.
+// endpoint is one end of a connection with its buffers. Only one goroutine uses it.
 type endpoint struct {
 	*run
 	report *report
@@ -55,16 +55,15 @@ type endpoint struct {
 	qp     *verbs.QP
 	recv   *verbs.MR // the peer's message
 	send   *verbs.MR // our message
-	data   *verbs.MR // server: the ping, fetched and written back; client: the pong
+	data   *verbs.MR // server: the ping, read and written back; client: the pong
 	origin *verbs.MR // client: the ping
 	wc     [1]verbs.WC
 }
 
-// errPeerGone is the end of a connection by the peer: in order, or because the peer's process is
-// gone.
+// errPeerGone reports that the peer closed the connection, or that its process is gone.
 var errPeerGone = errors.New("the peer disconnected")
 
-// newEndpoint makes an end that is not connected, with its receive posted.
+// newEndpoint returns an unconnected endpoint with its receive posted.
 func (r *run) newEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, p *report) (e *endpoint, err error) {
 	e = &endpoint{run: r, report: p}
 	p.Device = vctx.Device().Name()
@@ -90,7 +89,7 @@ func (r *run) newEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, p *re
 	if e.send, err = e.pd.AllocMR(infoSize, 0); err != nil {
 		return e, err
 	}
-	// All rights on both sides: the sink of a Read is a target of the peer's on iWARP hardware.
+	// All rights on both sides: on iWARP hardware the sink of a Read is a target for the peer.
 	const access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	if e.data, err = e.pd.AllocMR(r.Size, access); err != nil {
 		return e, err
@@ -106,8 +105,8 @@ func (r *run) newEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, p *re
 	return e, e.postRecv()
 }
 
-// close ends the connection and frees everything, the QP before the memory that its requests may
-// use.
+// close closes the connection and releases everything, the QP before the memory that its requests
+// may use.
 func (e *endpoint) close() error {
 	return errors.Join(e.id.Close(), e.qp.Close(), e.recv.Close(), e.send.Close(), e.data.Close(), e.origin.Close(),
 		e.cq.Close(), e.pd.Close())
@@ -128,7 +127,7 @@ func (e *endpoint) postRecv() error {
 	return err
 }
 
-// post posts a request on the first n bytes of mr.
+// post posts a request for the first n bytes of mr.
 func (e *endpoint) post(op verbs.WROpcode, mr *verbs.MR, n int, to bufferInfo) error {
 	sge, err := mr.SGE(0, n)
 	if err != nil {
@@ -139,7 +138,8 @@ func (e *endpoint) post(op verbs.WROpcode, mr *verbs.MR, n int, to bufferInfo) e
 	return err
 }
 
-// tell sends i to the peer. The buffer is free, because the peer has answered the message before.
+// tell sends i to the peer. The buffer is free, because the peer has already answered the previous
+// message.
 func (e *endpoint) tell(i bufferInfo) error {
 	i.put(e.send.Bytes())
 	return e.post(verbs.WRSend, e.send, infoSize, bufferInfo{})
@@ -157,11 +157,11 @@ func (e *endpoint) receive(ctx context.Context, s state) (bufferInfo, error) {
 			s)
 	}
 	i := parseInfo(e.recv.Bytes())
-	return i, e.postRecv() // before we answer, which allows the peer another message
+	return i, e.postRecv() // before we answer, after which the peer may send again
 }
 
-// await waits for the next completion of kind op. Those of sent messages come before what the peer
-// does upon them, or a little later, and are skipped.
+// await waits for the next completion with opcode op. Completions of Sends are skipped: they may
+// arrive before or shortly after the peer's reaction.
 func (e *endpoint) await(ctx context.Context, op verbs.WCOpcode, s state) (*verbs.WC, error) {
 	for {
 		if _, err := e.cq.Wait(ctx, e.wc[:]); err != nil {
@@ -179,8 +179,8 @@ func (e *endpoint) await(ctx context.Context, op verbs.WCOpcode, s state) (*verb
 	}
 }
 
-// failed explains a completion that is no success. The error Is errPeerGone if the peer has ended
-// the connection.
+// failed describes an unsuccessful completion. The error wraps errPeerGone if the peer closed the
+// connection.
 func (e *endpoint) failed(ctx context.Context, status verbs.WCStatus, s state) error {
 	if status != verbs.WCWRFlushErr {
 		e.note("cq completion failed status %d\nwait for %v state %d", status, s, stateError)

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// reports decodes the lines of rping --json, whose names are fixed.
+// reports decodes the lines of rping --json, whose field names are fixed.
 func reports(t *testing.T, stdout string) (all []report) {
 	t.Helper()
 	for _, line := range clitest.Lines(t, stdout) {
@@ -26,7 +26,7 @@ func reports(t *testing.T, stdout string) (all []report) {
 	return all
 }
 
-// With --json stdout has one line, and what -v and -d print is on stderr.
+// With --json stdout has one line, and the output of -v and -d goes to stderr.
 func TestRPingJSON(t *testing.T) {
 	s := clitest.Start(t, "rping", "-sdv", "-p0", "-a", "127.0.0.1", "--json", "-S100")
 	port := s.Stderr.AwaitMatch(t, `listening on 127\.0\.0\.1:(\d+)\s`)[1]
@@ -46,7 +46,7 @@ func TestRPingJSON(t *testing.T) {
 	require.Equal(t, pingLines("server ping data: ", 50, 64), dataLines("server ping data: ", r.Stderr))
 }
 
-// A failure is in the line too, also one before there is a connection.
+// The line also reports a failure, even one before there is a connection.
 func TestRPingJSONError(t *testing.T) {
 	c := clitest.Run(t, "rping", "-c", "-a", "no-such-host.invalid", "--json", "--device", "auto")
 	require.Equal(t, clitest.Failed, c.Code)

@@ -37,7 +37,7 @@ func TestKernelRPing(t *testing.T) {
 				require.Equal(t, serverGone, r.Stderr)
 				require.Contains(t, r.Stdout, "device "+device+" (ibverbs)\n")
 
-				// Now there is no listener.
+				// The listener is gone.
 				got = clitest.Run(t, client...)
 				require.Equal(t, clitest.Failed, got.Code)
 				require.Contains(t, got.Stderr,
@@ -84,7 +84,7 @@ func TestKernelRPingEnds(t *testing.T) {
 				require.Equal(t, clitest.Done, r.Code, r.Stderr)
 				require.Equal(t, pingLines("ping data: ", 20, 100+i), pinged(t, r.Stdout, 20))
 			}
-			// A client that is killed does not disturb others.
+			// A killed client does not disturb others.
 			require.NoError(t, endless.Kill())
 			last := clitest.Run(t, "rping", "-cV", "-C3", "--device", device, "-a", address, "-p", port)
 			require.Equal(t, clitest.Done, last.Code, last.Stderr)

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// infoSize is the size in bytes of every message of rping. Those of the client hold an bufferInfo;
-// those of the server say by their arrival that the client can go on, and hold zeros.
+// infoSize is the size in bytes of every rping message. The client's messages hold a bufferInfo.
+// The server's hold zeros; their arrival alone lets the client proceed.
 const infoSize = 16
 
 // bufferInfo tells the peer where a buffer is.
@@ -19,7 +19,7 @@ type bufferInfo struct {
 	size uint32 // bytes
 }
 
-// put encodes i, most significant bytes first.
+// put encodes i in big-endian order.
 func (i bufferInfo) put(b []byte) {
 	binary.BigEndian.PutUint64(b, i.addr)
 	binary.BigEndian.PutUint32(b[8:], i.rkey)
@@ -35,10 +35,10 @@ func (i bufferInfo) String() string {
 	return fmt.Sprintf("addr %#x rkey %#x size %d", i.addr, i.rkey, i.size)
 }
 
-// The characters of a ping behind its number: each ping begins one further on.
+// The characters that follow the number in a ping. Each ping starts one character further on.
 const firstChar, lastChar = 'A', 'z'
 
-// fillPing writes the data of the n-th ping, from 0: a string that ends with the last byte of b.
+// fillPing fills b with ping n, counted from 0: a NUL-terminated string that occupies all of b.
 func fillPing(b []byte, n int) {
 	const span = lastChar - firstChar + 1
 	text := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
@@ -48,7 +48,7 @@ func fillPing(b []byte, n int) {
 	b[len(b)-1] = 0
 }
 
-// pingText returns the string in b, without the byte that ends it.
+// pingText returns the string in b, without the terminating NUL.
 func pingText(b []byte) []byte {
 	if end := bytes.IndexByte(b, 0); end >= 0 {
 		return b[:end]

@@ -12,13 +12,13 @@ import (
 // report is what one end of a connection did. Its JSON form is a line of rping --json.
 type report struct {
 	Role string `json:"role"` // client or server
-	// that of the connection; before there is one, that of the options
+	// the connection's; before it exists, the chosen one
 	Device    string       `json:"device"`
-	Local     string       `json:"local,omitempty"`         // the addresses, once they are known
+	Local     string       `json:"local,omitempty"`         // the addresses, once known
 	Peer      string       `json:"peer,omitempty"`          //
-	Size      int          `json:"size"`                    // bytes of a ping
-	Pings     int          `json:"pings"`                   // that were done, and verified with -V
-	RoundTrip *roundTripNS `json:"round_trip_ns,omitempty"` // client: how long they took, if there were any
+	Size      int          `json:"size"`                    // bytes per ping
+	Pings     int          `json:"pings"`                   // completed, and verified with -V
+	RoundTrip *roundTripNS `json:"round_trip_ns,omitempty"` // client: how long they took, if any
 	OK        bool         `json:"ok"`
 	Error     string       `json:"error,omitempty"`
 
@@ -33,8 +33,7 @@ func (r *run) newReport() *report {
 	return p
 }
 
-// conclude prints what an end did and how that ended: with JSON a line, else the statistics of a
-// client.
+// conclude prints what an end did and how it ended: a line of JSON, or the statistics of a client.
 func (r *run) conclude(p *report, ended error) error {
 	timed := p.trips != nil && p.trips.n > 0
 	if !r.JSON {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package rping pings with RDMA Read and Write, together with the rping of librdmacm in both roles.
+// Package rping pings with RDMA Read and Write. It interoperates with the rping of librdmacm in
+// both roles.
 package rping
 
 import (
@@ -17,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What the rping of librdmacm has where no option says otherwise. Its manual says that the size is
-// 100; the program has 64, and a server must have at least what its clients have.
+// The defaults of librdmacm's rping. Its manual gives a size of 100, but the program uses 64, and a
+// server's size must be at least that of its clients.
 const (
 	DefaultPort = 7174
 	DefaultSize = 64
@@ -26,19 +27,19 @@ const (
 	MaxSize     = 64 * 1024
 )
 
-// Options say what Run does.
+// Options configure Run.
 type Options struct {
 	Server     bool   // be the server, not the client
-	Address    string // the server's, without port; "" on a server is every address
-	Source     string // the client's own, "" is by the route
+	Address    string // the server's, without port; "" on a server means every address
+	Source     string // the client's own, "" = chosen by the route
 	Port       int
-	Count      int  // pings; 0 is no end, and on a server any number
-	Size       int  // bytes of a ping, MinSize to MaxSize
+	Count      int  // pings; 0 = no limit, and on a server any number
+	Size       int  // bytes per ping, MinSize to MaxSize
 	Verbose    bool // print the data of each ping
-	Validate   bool // compare them
-	Debug      bool // print what is done
-	Persistent bool // server: serve many clients, also at the same time
-	JSON       bool // print a line of JSON for each connection to Stdout, and everything else to Stderr
+	Validate   bool // compare the data
+	Debug      bool // print each operation
+	Persistent bool // server: serve many clients, concurrently
+	JSON       bool // print a line of JSON per connection to Stdout, and everything else to Stderr
 
 	Stdout, Stderr io.Writer
 }
@@ -46,8 +47,8 @@ type Options struct {
 // serverAddr returns the server's address and port.
 func (o *Options) serverAddr() string { return net.JoinHostPort(o.Address, strconv.Itoa(o.Port)) }
 
-// sourceAddr returns the client's own address, zero if none was given. One that is given by name
-// has the family of a server that is given by address.
+// sourceAddr returns the client's own address, or the zero value if none was given. If it was given
+// as a name and the server as an address, both have the same family.
 func (o *Options) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
 	if o.Source == "" {
 		return netip.AddrPort{}, nil
@@ -70,15 +71,15 @@ func (o *Options) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip.Unmap(), 0), nil
 }
 
-// run is one run of Run.
+// run is one call of Run.
 type run struct {
 	Options
 	dev *verbs.Device
 
-	mu sync.Mutex // guards Stdout and Stderr; clients of a server are served at the same time
+	mu sync.Mutex // guards Stdout and Stderr; a server serves its clients concurrently
 }
 
-// Run is one end of a conversation on a device. It returns when the conversation is over or ctx is
+// Run is one end of a conversation on a device. It returns when the conversation ends or ctx is
 // done.
 func Run(ctx context.Context, dev *verbs.Device, o Options) error {
 	r := &run{Options: o, dev: dev}
@@ -96,8 +97,8 @@ func Run(ctx context.Context, dev *verbs.Device, o Options) error {
 	return errors.Join(err, r.conclude(p, err))
 }
 
-// because returns the reason why ctx is done in place of an error, because the errors of everything
-// that was cut off then say nothing.
+// because returns the cause of ctx instead of err if ctx is done, when the errors of interrupted
+// operations are meaningless.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
@@ -125,21 +126,21 @@ func (r *run) print(format string, args ...any) error {
 	return err
 }
 
-// trace writes a line for people who look for errors, with -d.
+// trace writes a line of debugging output, with -d.
 func (r *run) trace(format string, args ...any) {
 	if r.Debug {
 		_ = r.print(format, args...)
 	}
 }
 
-// note writes lines to Stderr, where no data go; those of one call stay together.
+// note writes lines to Stderr, which carries no data. The lines of one call stay together.
 func (r *run) note(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Fprintf(r.Stderr, format+"\n", args...)
 }
 
-// connParam are the parameters of both sides of a connection: the server has one Read in progress
+// connParam returns the parameters of both sides of a connection: the server has one Read in flight
 // at a time.
 func connParam() cm.ConnParam {
 	return cm.ConnParam{InitiatorDepth: 1, ResponderResources: 1, RetryCount: 7, RNRRetryCount: 7}

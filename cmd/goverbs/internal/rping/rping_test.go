@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 )
 
-// What the C program prints when a server's client has disconnected, and when a client is done.
+// What the C program prints when a server's client disconnects, and when a client finishes.
 const (
 	serverGone = "server DISCONNECT EVENT...\nwait for RDMA_READ_ADV state 10\n"
 	clientDone = "client DISCONNECT EVENT...\n"
@@ -31,7 +31,7 @@ func rpingServer(t *testing.T, args ...string) (*clitest.Running, string) {
 	return r, r.Stdout.AwaitMatch(t, `(?m)^listening on .*:(\d+)$`)[1]
 }
 
-// pingData returns the data of a ping of size bytes as it is printed.
+// pingData returns the printed data of ping n with size bytes.
 func pingData(n, size int) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz"
 	rest := alphabet[n%len(alphabet):] + strings.Repeat(alphabet, size/len(alphabet)+1)
@@ -123,10 +123,11 @@ func TestRPing(t *testing.T) {
 	}
 }
 
-// Without -v and -d nothing is printed but the ends and the statistics, and the port is 7174.
+// Without -v and -d only the disconnections and the statistics are printed. The default port is
+// 7174.
 func TestRPingDefaultPort(t *testing.T) {
 	host := "127.0.0.1"
-	if runtime.GOOS == "linux" { // all of 127.0.0.0/8 is this host: others that use the port do not matter
+	if runtime.GOOS == "linux" { // any 127.0.0.0/8 address is this host: avoids other users of the port
 		host = fmt.Sprintf("127.%d.%d.1", 1+os.Getpid()>>8&0x7f, os.Getpid()&0xff)
 	}
 	s := clitest.Start(t, "rping", "-s", "-a", host)
@@ -185,7 +186,7 @@ func TestRPingPersistent(t *testing.T) {
 	}
 	gone(serverGone, n)
 
-	// A client that is killed does not disturb others.
+	// A killed client does not disturb others.
 	require.NoError(t, endless.Kill())
 	gone("server DISCONNECT EVENT...\n", n+1)
 	c := clitest.Run(t, "rping", "-c", "-V", "-C3", "-a", "127.0.0.1", "-p", port)
@@ -198,7 +199,7 @@ func TestRPingPersistent(t *testing.T) {
 	require.NoError(t, s.Kill())
 }
 
-// A server without -P has no room for a second client, and says so at once.
+// A server without -P has no room for a second client, and rejects it at once.
 func TestRPingOneClient(t *testing.T) {
 	s, port := rpingServer(t)
 	first := clitest.Start(t, "rping", "-cv", "-a", "127.0.0.1", "-p", port)
@@ -207,7 +208,7 @@ func TestRPingOneClient(t *testing.T) {
 	require.Equal(t, clitest.Failed, second.Code)
 	require.Contains(t, second.Stderr, "connection refused")
 
-	// The first goes on, until the server is killed.
+	// The first client continues until the server is killed.
 	before := len(first.Stdout.String())
 	require.Eventually(t, func() bool { return len(first.Stdout.String()) > before }, 10*time.Second, time.Millisecond)
 	require.NoError(t, s.Kill())
@@ -230,7 +231,7 @@ func TestRPingClientKilled(t *testing.T) {
 	require.Contains(t, r.Stderr, " state 10\ngoverbs rping: ")
 }
 
-// A server that is told how many pings must come fails if fewer do.
+// A server with a fixed number of pings fails if fewer arrive.
 func TestRPingTooFew(t *testing.T) {
 	s, port := rpingServer(t, "-C4")
 	c := clitest.Run(t, "rping", "-c", "-C3", "-a", "127.0.0.1", "-p", port)
@@ -250,7 +251,7 @@ func TestRPingServerTooSmall(t *testing.T) {
 	require.Equal(t, "goverbs rping: ping 0: the client has 100 bytes, the server room for 1 to 99 (-S)\n", r.Stderr)
 }
 
-// Decimal numbers are decimal, also with zeros before them, as atoi(3) has it.
+// Decimal numbers stay decimal even with leading zeros, as with atoi(3).
 func TestRPingDecimal(t *testing.T) {
 	s, port := rpingServer(t, "-v", "-S0100")
 	c := clitest.Run(t, "rping", "-c", "-C010", "-S", "0100", "-a", "127.0.0.1", "-p", "0"+port)

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// serve is the server: of one client, whose report is p, or of all that come.
+// serve is the server. It serves one client, whose report is p, or with Persistent every client.
 func (r *run) serve(ctx context.Context, p *report) (err error) {
 	ln, err := cm.Listen(ctx, r.serverAddr(), cm.Config{Device: r.dev})
 	if err != nil {
@@ -33,15 +33,15 @@ func (r *run) serve(ctx context.Context, p *report) (err error) {
 	if err != nil {
 		return err
 	}
-	// Others are refused instead of waiting for what does not come.
+	// Reject other clients immediately, instead of leaving them to wait.
 	if err := ln.Close(); err != nil {
 		return errors.Join(err, req.Reject(nil))
 	}
 	return r.serveOne(ctx, req, late, p)
 }
 
-// serveAll serves every client in a goroutine of its own until ctx is done. One that fails does not
-// disturb others.
+// serveAll serves each client in a separate goroutine until ctx is done. A client that fails does
+// not affect the others.
 func (r *run) serveAll(ctx context.Context, ln *cm.Listener, late <-chan struct{}) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -56,7 +56,7 @@ func (r *run) serveAll(ctx context.Context, ln *cm.Listener, late <-chan struct{
 			if err != nil && ctx.Err() == nil {
 				r.note("client %v: %v", req.RemoteAddr(), err)
 			}
-			_ = r.conclude(p, err) // the command ends if it cannot print
+			_ = r.conclude(p, err) // if it cannot print, the whole command ends
 		})
 	}
 }
@@ -99,7 +99,7 @@ func (e *endpoint) answerAll(ctx context.Context) error {
 	}
 }
 
-// answer fetches the n-th ping, and writes it to where the client then says.
+// answer reads ping n and writes it back to where the client then asks for it.
 func (e *endpoint) answer(ctx context.Context, n int, from bufferInfo) error {
 	e.trace("ping at %v", from)
 	if from.size == 0 || int64(from.size) > int64(e.data.Len()) {
@@ -134,7 +134,7 @@ func (e *endpoint) answer(ctx context.Context, n int, from bufferInfo) error {
 		return err
 	}
 	e.trace("pong to %v", to)
-	pong := min(len(text)+1, len(data)) // with what ends the string
+	pong := min(len(text)+1, len(data)) // including the terminating NUL
 	if int64(to.size) < int64(pong) {
 		return fmt.Errorf("the client has room for %d bytes of a pong of %d", to.size, pong)
 	}

@@ -43,7 +43,7 @@ func TestRPingSignals(t *testing.T) {
 	}
 }
 
-// A peer that hangs does not delay the end.
+// A hung peer does not delay the shutdown.
 func TestRPingSignalWithHungPeer(t *testing.T) {
 	s, port := rpingServer(t, "-P")
 	c := clitest.Start(t, "rping", "-cv", "-a", "127.0.0.1", "-p", port)

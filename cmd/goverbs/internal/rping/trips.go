@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// roundTrips counts how long pings took. It takes the same memory for any number of pings: times
-// are counted in classes, of which each is at most 1/64 of its times wide. Minimum and maximum are
-// exact.
+// roundTrips collects the durations of pings in constant memory. It counts them in classes, each at
+// most 1/64 as wide as its durations. Minimum and maximum are exact.
 type roundTrips struct {
 	n        uint64
 	min, max time.Duration
 	classes  [(63-classBits)<<(classBits-1) + 1<<classBits]uint64
 }
 
-// classBits is how many bits of a time tell its class: below 1<<classBits nanoseconds every time
-// has a class of its own, and above it each power of two has half as many.
+// classBits is how many bits of a duration determine its class. Below 1<<classBits nanoseconds
+// every duration has its own class; above, each power of two has half as many.
 const classBits = 7
 
-// class returns the class of a time, and the time in the middle of that class.
+// class returns the class of a duration, and the duration in the middle of that class.
 func class(d time.Duration) (i int, middle time.Duration) {
 	shift := max(0, bits.Len64(uint64(d))-classBits)
 	low := d >> shift << shift
 	return shift<<(classBits-1) + int(d>>shift), low + (1<<shift-1)/2
 }
 
-// add counts one ping.
+// add records one ping.
 func (r *roundTrips) add(d time.Duration) {
 	d = max(0, d)
 	if r.n == 0 || d < r.min {
@@ -40,8 +39,8 @@ func (r *roundTrips) add(d time.Duration) {
 	r.classes[i]++
 }
 
-// percentile returns a time within 1% of the shortest one that p percent of the pings did not
-// exceed; 0 without pings.
+// percentile returns a duration within 1% of the shortest one that p percent of the pings did not
+// exceed, or 0 without pings.
 func (r *roundTrips) percentile(p int) time.Duration {
 	rank := (r.n*uint64(p) + 99) / 100
 	for i, seen := 0, uint64(0); i < len(r.classes); i++ {
@@ -52,14 +51,14 @@ func (r *roundTrips) percentile(p int) time.Duration {
 	return 0
 }
 
-// middleOf returns the time in the middle of a class.
+// middleOf returns the duration in the middle of a class.
 func middleOf(i int) time.Duration {
 	shift := max(0, i>>(classBits-1)-1)
 	_, middle := class(time.Duration(i-shift<<(classBits-1)) << shift)
 	return middle
 }
 
-// roundTripNS is the form of roundTrips in JSON, in nanoseconds.
+// roundTripNS is the JSON form of roundTrips, in nanoseconds.
 type roundTripNS struct {
 	Min int64 `json:"min"`
 	P50 int64 `json:"p50"`

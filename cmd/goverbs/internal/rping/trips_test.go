@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClasses: every time has a class whose middle is near it, and classes follow each other
-// without a gap.
+// TestClasses: the middle of each duration's class is close to it, and the classes are contiguous.
 func TestClasses(t *testing.T) {
 	last := -1
 	for d := time.Duration(0); d < 1<<16; d++ {
@@ -33,7 +32,7 @@ func TestClasses(t *testing.T) {
 	require.Len(t, new(roundTrips).classes, i+1)
 }
 
-// TestPercentiles compares with sorted times.
+// TestPercentiles compares with sorted durations.
 func TestPercentiles(t *testing.T) {
 	var none roundTrips
 	require.Equal(t, &roundTripNS{}, none.json())
@@ -56,7 +55,7 @@ func TestPercentiles(t *testing.T) {
 		r.add(1000)
 	}
 	r.add(5000)
-	r.add(-7) // a clock that goes back
+	r.add(-7) // a clock that goes backwards
 	require.Equal(t, "round trip of 100 pings: min 0.0 us, p50 1.0 us, p99 1.0 us, max 5.0 us", r.String())
 }
 

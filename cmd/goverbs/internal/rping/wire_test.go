@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// wirePeer plays the other role in the test's own process, message by message.
+// wirePeer plays the other role inside the test process, message by message.
 type wirePeer struct {
 	t    *testing.T
 	ctx  context.Context
@@ -44,7 +44,7 @@ func newWirePeer(t *testing.T) *wirePeer {
 	return &wirePeer{t: t, ctx: ctx, dev: nic.Device()}
 }
 
-// prepare makes the QP with a receive posted.
+// prepare creates the QP with a posted receive.
 func (p *wirePeer) prepare(vctx *verbs.Context, bind func(*verbs.QP) error) {
 	t, err := p.t, error(nil)
 	p.pd, err = vctx.AllocPD()
@@ -77,7 +77,7 @@ func (p *wirePeer) postRecv() {
 	require.NoError(p.t, err)
 }
 
-// completion waits for the next completion of kind op.
+// completion waits for the next completion with opcode op.
 func (p *wirePeer) completion(op verbs.WCOpcode) verbs.WC {
 	p.t.Helper()
 	for {
@@ -114,7 +114,7 @@ func (p *wirePeer) sendMessage(msg []byte) {
 	p.post(verbs.WRSend, p.send, len(msg), 0, 0)
 }
 
-// where is the message that tells where the first size bytes of data are.
+// where returns the message that locates the first size bytes of data.
 func (p *wirePeer) where(size uint32) []byte {
 	b := binary.BigEndian.AppendUint64(nil, p.data.Addr())
 	b = binary.BigEndian.AppendUint32(b, p.data.RKey())
@@ -133,7 +133,7 @@ func (p *wirePeer) connect(port string) {
 	require.Equal(t, 1, ord, "the server answers one Read at a time")
 }
 
-// fill writes a string with its end into data, and marks what is behind.
+// fill writes a NUL-terminated string into data, and marks the bytes after it.
 func (p *wirePeer) fill(s string) {
 	b := p.data.Bytes()
 	n := copy(b, s)
@@ -151,7 +151,7 @@ func TestRPingServerWire(t *testing.T) {
 	for _, c := range []struct {
 		text string // in the buffer of the ping
 		size uint32
-		pong int // bytes that come back
+		pong int // bytes in the reply
 	}{
 		{"one\x00", 100, 4},
 		{"\x1b[2J\nserver\xff\u00e9\x00", 100, 15},
@@ -179,7 +179,7 @@ func TestRPingServerWire(t *testing.T) {
 		dataLines("server ping data: ", r.Stdout))
 }
 
-// What a client must not do ends its connection and is told.
+// A client's protocol violation ends its connection and is reported.
 func TestRPingServerRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -245,7 +245,7 @@ func TestRPingServerRefuses(t *testing.T) {
 	}
 }
 
-// gone waits until the other side has ended the connection.
+// gone waits until the other side closes the connection.
 func (p *wirePeer) gone() {
 	select {
 	case <-p.id.Done():
@@ -258,7 +258,7 @@ func TestRPingClientWire(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		args           []string
-		pong           string // "" for what was fetched
+		pong           string // "" for what was read
 		answer         []byte
 		code           int
 		stdout, stderr string
@@ -366,7 +366,8 @@ func TestConnectEvent(t *testing.T) {
 	}
 }
 
-// TestRPingCRC: the Request of a connection asks for a CRC if it shall (RFC 5044 section 7.1.1).
+// TestRPingCRC: the MPA Request of a connection asks for a CRC if configured (RFC 5044 section
+// 7.1.1).
 func TestRPingCRC(t *testing.T) {
 	const crc = 0x40
 	for _, c := range []struct {

@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// unrunnable is the error of a program that cannot be run. Its exit status is that of shells, env
-// and nohup.
+// unrunnable reports a program that cannot be run. Its exit status is the one that shells, env and
+// nohup use.
 type unrunnable struct {
 	error
-	status int // 127 = there is none, 126 = it cannot be executed
+	status int // 127 = not found, 126 = cannot be executed
 }
 
 func (e *unrunnable) Status() int   { return e.status }
 func (e *unrunnable) Unwrap() error { return e.error }
 
-// find returns the file of a program, if something can be preloaded into it.
+// find returns the path of a program, if libraries can be preloaded into it.
 func find(name string) (string, error) {
 	file, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrNotFound) {
@@ -42,11 +42,11 @@ func find(name string) (string, error) {
 	return file, nil
 }
 
-// maxScripts is how many interpreters may stand behind each other; Linux has the same limit.
+// maxScripts is how many interpreters may be chained, as on Linux.
 const maxScripts = 4
 
-// loadable returns an error if the dynamic linker, which preloads, does not start the program. Of a
-// script it is that of its interpreter; what the script starts is not looked at.
+// loadable returns an error if the program is not started by the dynamic linker, which does the
+// preloading. For a script it checks the interpreter, not what the script starts.
 func loadable(file string, depth int) error {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -58,7 +58,7 @@ func loadable(file string, depth int) error {
 	}
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // it may be executed and not read
+		return nil // executable but not readable
 	}
 	if err != nil {
 		return err
@@ -68,15 +68,15 @@ func loadable(file string, depth int) error {
 	if line, ok := strings.CutPrefix(first, "#!"); ok {
 		words := strings.Fields(line)
 		if len(words) == 0 || depth == maxScripts {
-			return nil // execve says what is wrong
+			return nil // execve reports the error
 		}
 		return loadable(words[0], depth+1)
 	}
 	e, err := elf.NewFile(f)
 	if err != nil {
-		return nil // not of ELF: execve says what is wrong
+		return nil // not ELF: execve reports the error
 	}
-	if own, err := elf.Open("/proc/self/exe"); err == nil { // which is of the libraries' kind
+	if own, err := elf.Open("/proc/self/exe"); err == nil { // same kind as the libraries
 		defer own.Close()
 		if e.Machine != own.Machine || e.Class != own.Class {
 			return fmt.Errorf("%s is for %v (%v): the libraries are for %v (%v)", file, e.Machine, e.Class, own.Machine,

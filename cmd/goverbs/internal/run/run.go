@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package run starts a program of libibverbs and librdmacm with the user-space RNIC preloaded. What
-// is preloaded is in the folder preload; docs/run.md describes it.
+// Package run starts a program of libibverbs and librdmacm with the user-space RNIC preloaded. The
+// preloaded libraries are in the folder preload; docs/run.md describes them.
 package run
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/goverbs/goverbs/usiw"
 )
 
-// Options say what device the program gets.
+// Options configure the device that the program uses.
 type Options struct {
 	Device string      // "" = usiw0
 	Addr   netip.Addr  // usiw.Config.Addr
 	MTU    int         // usiw.Config.MTU
 	CRC    usiw.Policy // usiw.Config.CRC
-	Pcap   string      // the file of a capture, "" = none
+	Pcap   string      // capture file, "" = none
 
-	KeepReal bool // the program sees the devices of the kernel too
+	KeepReal bool // the program also has the kernel devices
 }
 
-// Run becomes the program: it returns only if that fails. args[0] is the program's name, which is
-// looked up in PATH.
+// Run turns this process into the program, and returns only if that fails. args[0] is the program's
+// name, which is looked up in PATH.
 func Run(o Options, args []string) error {
 	file, err := find(args[0])
 	if err != nil {
@@ -47,8 +47,8 @@ func Run(o Options, args []string) error {
 	return become(file, args, env)
 }
 
-// Libraries returns the directory of the two libraries: that of the executable, or lib/goverbs
-// beside the executable's.
+// Libraries returns the directory of the two libraries: the executable's directory, or lib/goverbs
+// beside it.
 func Libraries() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -76,8 +76,8 @@ func libraries(dirs ...string) (string, error) {
 	return "", fmt.Errorf("%w: no %s (make preload builds them)", fs.ErrNotExist, strings.Join(missing, ", no "))
 }
 
-// environ adds what the preloaded libraries read. A PID of the process is the program's too,
-// because it becomes the program.
+// environ adds the variables that the preloaded libraries read. The PID stays valid, because this
+// process becomes the program.
 func (o Options) environ(env []string, shim string) ([]string, error) {
 	if strings.ContainsAny(shim, " :") {
 		return nil, fmt.Errorf("%s: LD_PRELOAD cannot name a file with a space or a colon", shim)
@@ -89,7 +89,7 @@ func (o Options) environ(env []string, shim string) ([]string, error) {
 		}
 	}
 	env = slices.Clone(env)
-	preload := []string{shim} // before what is there: it may be another library with such functions
+	preload := []string{shim} // before other libraries, which may have the same functions
 	for _, s := range env {
 		if old, ok := strings.CutPrefix(s, "LD_PRELOAD="); ok {
 			for _, file := range strings.FieldsFunc(old, func(r rune) bool { return r == ':' || r == ' ' }) {
@@ -118,7 +118,7 @@ func (o Options) environ(env []string, shim string) ([]string, error) {
 	set(runenv.CRC, crc)
 	pcap, err := o.Pcap, error(nil)
 	if pcap != "" {
-		if pcap, err = filepath.Abs(pcap); err != nil { // the program may change its directory first
+		if pcap, err = filepath.Abs(pcap); err != nil { // the program may change directory first
 			return nil, err
 		}
 	}

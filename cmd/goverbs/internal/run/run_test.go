@@ -27,7 +27,8 @@ func touch(t *testing.T, name string, mode fs.FileMode, content string) string {
 	return name
 }
 
-// TestLibraries: the first directory that has both, or an error that names what is missing where.
+// TestLibraries: the first directory that has both libraries, or an error that names what is
+// missing from where.
 func TestLibraries(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
 	touch(t, filepath.Join(a, runenv.Shim), 0o644, "")
@@ -47,7 +48,8 @@ func TestLibraries(t *testing.T) {
 	require.Equal(t, a, dir)
 }
 
-// TestEnvironment: what is chosen is set, what is not is removed, and all else stays.
+// TestEnvironment: chosen options set their variables, others are removed, and the rest of the
+// environment is unchanged.
 func TestEnvironment(t *testing.T) {
 	pid := runenv.PID + "=" + strconv.Itoa(os.Getpid())
 	env, err := Options{}.environ(
@@ -66,7 +68,7 @@ func TestEnvironment(t *testing.T) {
 	require.ErrorContains(t, err, "/a dir/shim.so")
 }
 
-// TestFind: programs into which nothing can be preloaded are refused.
+// TestFind: programs into which nothing can be preloaded are rejected.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	_, err := find("no-such-program")
@@ -93,8 +95,7 @@ func TestFind(t *testing.T) {
 	require.NoError(t, err, "execve says it")
 }
 
-// TestFindOther: a program for another processor is named as such, before anything else that is
-// wrong with it.
+// TestFindOther: a program for another processor is reported as such, before any other fault.
 func TestFindOther(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("goverbs run needs Linux")

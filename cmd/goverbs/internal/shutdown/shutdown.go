@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package shutdown ends a command in order after a signal, and within a limit of time.
+// Package shutdown shuts a command down gracefully after a signal, within a time limit.
 package shutdown
 
 import (
@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// limit is how long an orderly end may take after a signal.
+// limit is how long a graceful shutdown may take after a signal.
 const limit = 2500 * time.Millisecond
 
-// closeLimit is how much of limit may be spent on connections whose peer does not answer.
+// closeLimit is how much of limit may be spent on connections whose peers do not respond.
 const closeLimit = 1500 * time.Millisecond
 
-// Late returns a channel that is closed when ctx has been done for as long as closing may take.
+// Late returns a channel that is closed once ctx has been done for as long as closing may take.
 func Late(ctx context.Context) <-chan struct{} {
 	late := make(chan struct{})
 	context.AfterFunc(ctx, func() {
@@ -29,8 +29,8 @@ func Late(ctx context.Context) <-chan struct{} {
 	return late
 }
 
-// InTime runs f and returns its error, but waits no longer than until late is closed. If f has not
-// returned by then, the end of the process closes the rest.
+// InTime runs f and returns its error, but stops waiting when late is closed. Whatever f has not
+// closed by then is closed when the process exits.
 func InTime(late <-chan struct{}, f func() error) error {
 	closed := make(chan error, 1)
 	go func() { closed <- f() }()
@@ -42,12 +42,12 @@ func InTime(late <-chan struct{}, f func() error) error {
 	}
 }
 
-// Error is the cause of the end of a context by a signal.
+// Error is the cause of a context cancelled by a signal.
 type Error struct{ Signal os.Signal }
 
 func (e *Error) Error() string { return fmt.Sprintf("ended by signal: %v", e.Signal) }
 
-// Status is the exit status of a command that a signal has ended, as shells report it: 130 for
+// Status returns the exit status of a command ended by a signal, as shells report it: 130 for
 // SIGINT, 143 for SIGTERM.
 func (e *Error) Status() int {
 	if s, ok := e.Signal.(syscall.Signal); ok {
@@ -57,8 +57,8 @@ func (e *Error) Status() int {
 }
 
 // OnSignal returns a context that the first SIGINT or SIGTERM cancels, with the signal as its
-// cause. At a second signal, or if end has not been called 2.5 s after the first one, OnSignal
-// calls cutOff, which must end the process.
+// cause. On a second signal, or if end was not called within 2.5 s of the first, OnSignal calls
+// cutOff, which must exit the process.
 func OnSignal(parent context.Context, cutOff func(cause error)) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package version tells of what the program consists: its module and revision, Go, and the
-// libraries of rdma-core that it finds.
+// Package version reports the program's components: its module and revision, Go, and the libraries
+// of rdma-core that it finds.
 package version
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Report is what version prints. Its JSON form is that of version --json.
+// Report is the output of version. Its JSON form is that of version --json.
 type Report struct {
 	Module     string  `json:"module"`
-	Version    string  `json:"version"`    // of the module: "(devel)" for one that was built in its directory
+	Version    string  `json:"version"`    // of the module: "(devel)" if built in its directory
 	Revision   string  `json:"revision"`   // of the repository, "" if the build did not record it
-	Time       string  `json:"time"`       // of that revision, as in RFC 3339
+	Time       string  `json:"time"`       // of that revision, in RFC 3339 format
 	Modified   bool    `json:"modified"`   // files differed from that revision
 	Go         string  `json:"go"`         // the version of Go
 	Platform   string  `json:"platform"`   // for example linux/amd64
-	RDMACore   string  `json:"rdma_core"`  // the version of rdma-core, "" if it is not found or its files do not tell
-	Libibverbs library `json:"libibverbs"` // for the kernel's devices
+	RDMACore   string  `json:"rdma_core"`  // version of rdma-core, "" if unknown
+	Libibverbs library `json:"libibverbs"` // for the kernel devices
 	Librdmacm  library `json:"librdmacm"`  // for their connections
 }
 
-// library is a library of rdma-core, which the program opens while it runs.
+// library is a library of rdma-core, which the program opens at run time.
 type library struct {
-	File  string `json:"file,omitempty"`  // where it is, "" if the system does not tell
+	File  string `json:"file,omitempty"`  // its path, "" if the system does not reveal it
 	Error string `json:"error,omitempty"` // why it cannot be used
 }
 
-// New asks the program and its libraries.
+// New collects a Report on the program and its libraries.
 func New() *Report {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -52,7 +52,7 @@ func New() *Report {
 	return r
 }
 
-// program reports what a build recorded.
+// program returns what the build recorded.
 func program(info *debug.BuildInfo) *Report {
 	r := &Report{Module: info.Main.Path, Version: info.Main.Version, Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH}
@@ -69,7 +69,7 @@ func program(info *debug.BuildInfo) *Report {
 	return r
 }
 
-// opened describes a library after the attempt to open it.
+// opened describes a library after an attempt to open it.
 func opened(prefix string, err error) library {
 	if err != nil {
 		return library{Error: err.Error()}
@@ -82,8 +82,8 @@ func opened(prefix string, err error) library {
 	return library{File: mapped(maps, prefix)}
 }
 
-// mapped returns the first file of a process whose name has a prefix. The format of maps is that of
-// proc_pid_maps(5): symbolic links are followed.
+// mapped returns the first mapped file whose name has the prefix. maps has the format of
+// proc_pid_maps(5), in which symbolic links are resolved.
 func mapped(maps io.Reader, prefix string) string {
 	for sc := bufio.NewScanner(maps); sc.Scan(); {
 		if at := strings.IndexByte(sc.Text(), '/'); at >= 0 &&
@@ -94,8 +94,8 @@ func mapped(maps io.Reader, prefix string) string {
 	return ""
 }
 
-// packageVersion returns what the name of a library says of rdma-core: its version follows the two
-// numbers of the library's own, as 44.0 does in libibverbs.so.1.14.44.0.
+// packageVersion returns the rdma-core version in the name of a library, which follows the
+// library's own two numbers: 44.0 in libibverbs.so.1.14.44.0.
 func packageVersion(name string) string {
 	_, numbers, _ := strings.Cut(name, ".so.")
 	if parts := strings.SplitN(numbers, ".", 3); len(parts) == 3 {
@@ -104,7 +104,7 @@ func packageVersion(name string) string {
 	return ""
 }
 
-// Print prints one value in a line.
+// Print prints one value per line.
 func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "module\t%s %s\n", r.Module, r.Version)
