@@ -102,7 +102,8 @@ func TestCloseFull(t *testing.T) {
 			conns := []*rsocket.Conn{c1, c2}
 			var sent []<-chan error
 			for _, c := range conns {
-				rsocket.SetPatience(c, time.Minute) // longer than the test waits: the end must come from the peer's answer
+				// longer than the test waits: the end must come from the peer's answer
+				rsocket.SetPatience(c, time.Minute)
 				sent = append(sent, send(c, make([]byte, 4<<20)))
 			}
 			for _, c := range conns {

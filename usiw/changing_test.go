@@ -44,7 +44,9 @@ func TestChangingMemory(t *testing.T) {
 			// All bytes of a word are equal, so that half a word, or a byte of another word, is
 			// detected.
 			rest := runtime.Gosched
-			if runtime.GOMAXPROCS(0) == 1 { // with one processor, arrived data are received only when no other goroutine is ready to run
+			// with one processor, arrived data are received only when no other goroutine is ready
+			// to run
+			if runtime.GOMAXPROCS(0) == 1 {
 				rest = func() { time.Sleep(time.Microsecond) }
 			}
 			var over atomic.Bool

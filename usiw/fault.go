@@ -18,7 +18,8 @@ var (
 	faultLocal = fault{rdmap.LayerRDMAP, rdmap.ErrTypeLocal, 0} // a message cannot be built (RFC 7306 section 8.1)
 	faultPlace = fault{rdmap.LayerDDP, ddp.ErrTypeLocal, 0}     // a message cannot be placed
 	faultCRC   = fault{rdmap.LayerMPA, 0, mpa.ErrCodeCRC}       // bad CRC
-	faultSize  = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}    // an FPDU too short for its header; the code that kernel siw uses
+	// an FPDU too short for its header; the code that kernel siw uses
+	faultSize = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}
 	// a marker that does not point to the start of its FPDU
 	faultMarker = fault{rdmap.LayerMPA, 0, mpa.ErrCodeMarker}
 	faultIRD    = fault{rdmap.LayerMPA, 0, mpa.ErrCodeIRD} // set-up: insufficient IRD (RFC 6581 section 8)

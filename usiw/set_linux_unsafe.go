@@ -197,7 +197,8 @@ func newGate(member int) (*gate, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
-	if err = unix.SetNonblock(fd, true); err != nil { // package os registers only non-blocking descriptors with the poller
+	// package os registers only non-blocking descriptors with the poller
+	if err = unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}

@@ -545,7 +545,8 @@ func TestSegments(t *testing.T) {
 		e.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGL: sgl, RKey: 5, RemoteAddr: 0x10000})
 		p.send(rawRead(msn, rdmap.ReadRequest{SinkSTag: 6, SinkTO: 0xfffffffffffffffe, Size: uint32(size),
 			SrcSTag: mr.RKey(), SrcTO: mr.Addr()}))
-		done := map[rdmap.Opcode]int{} // the Write and the Read Response may arrive in either order, but not interleaved
+		// the Write and the Read Response may arrive in either order, but not interleaved
+		done := map[rdmap.Opcode]int{}
 		for done[rdmap.OpWrite] < size || done[rdmap.OpReadResponse] < size {
 			u := p.read()
 			h, err := ddp.ParseTagged(u)

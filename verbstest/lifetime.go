@@ -393,7 +393,8 @@ func lifetimeMRCloseUnderTraffic(w *world) outcome {
 func lifetimeMRCloseOfSource(w *world) outcome {
 	allowed := []verbs.WCStatus{verbs.WCLocProtErr, verbs.WCWRFlushErr}
 	if !w.f.userSpace() {
-		allowed = append(allowed, verbs.WCLocQPOpErr) // kernel siw reports this for every request that it cannot execute
+		// kernel siw reports this for every request that it cannot execute
+		allowed = append(allowed, verbs.WCLocQPOpErr)
 	}
 	const n, count = 100_000, 40
 	for round := range 4 {

@@ -23,9 +23,10 @@ const (
 	ConnectionBroken              EventNumber = 0x04006 // DAT_CONNECTION_EVENT_BROKEN: by a fault
 	ConnectionTimedOut            EventNumber = 0x04007 // DAT_CONNECTION_EVENT_TIMED_OUT
 	ConnectionUnreachable         EventNumber = 0x04008 // DAT_CONNECTION_EVENT_UNREACHABLE
-	AsyncEVDOverflow              EventNumber = 0x08001 // DAT_ASYNC_ERROR_EVD_OVERFLOW: Event.Async, as for all that follow
-	AsyncIACatastrophic           EventNumber = 0x08002 // DAT_ASYNC_ERROR_IA_CATASTROPHIC: the device failed
-	AsyncEPBroken                 EventNumber = 0x08003 // DAT_ASYNC_ERROR_EP_BROKEN
+	// DAT_ASYNC_ERROR_EVD_OVERFLOW: Event.Async, as for all that follow
+	AsyncEVDOverflow    EventNumber = 0x08001
+	AsyncIACatastrophic EventNumber = 0x08002 // DAT_ASYNC_ERROR_IA_CATASTROPHIC: the device failed
+	AsyncEPBroken       EventNumber = 0x08003 // DAT_ASYNC_ERROR_EP_BROKEN
 )
 
 var eventNames = map[EventNumber]string{

@@ -245,8 +245,9 @@ func TestHandQuery(t *testing.T) {
 // TestHandFails checks that the first request of a QP without a peer fails, with a reason. Without
 // a request the QP keeps waiting.
 func TestHandFails(t *testing.T) {
-	const last = ibcompat.RendezvousPorts - 1 // a QP number with the last port is the larger one, so that QP does not call
-	base := taken(t, last, 1)                 // its listener accepts connections and sends nothing
+	// a QP number with the last port is the larger one, so that QP does not call
+	const last = ibcompat.RendezvousPorts - 1
+	base := taken(t, last, 1) // its listener accepts connections and sends nothing
 	for _, c := range []struct {
 		name   string
 		reason error

@@ -108,7 +108,9 @@ func (e *File) Wait(ctx context.Context, try func() bool) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			select {
 			case <-e.closed:
-				return lifetime.ErrClosed // err is not os.ErrClosed but comes from an internal package of the standard library
+				// err is not os.ErrClosed but comes from an internal package of the standard
+				// library
+				return lifetime.ErrClosed
 			default:
 				return err
 			}

@@ -152,7 +152,8 @@ func TestCaptureOfRping(t *testing.T) {
 		require.Equal(t, i == 0, f.checked > 0)
 		require.Equal(t, i == 1, f.unchecked > 0)
 		require.Equal(t, n.count, f.ops[opReadRequest])
-		require.GreaterOrEqual(t, f.ops[opReadResponse], 2*n.count) // 4000 bytes do not fit into one segment of the cable
+		// 4000 bytes do not fit into one segment of the cable
+		require.GreaterOrEqual(t, f.ops[opReadResponse], 2*n.count)
 		require.GreaterOrEqual(t, f.ops[opWrite], 2*n.count)
 		require.GreaterOrEqual(t, f.ops[opSend], 4*n.count-1) // two per side and ping, except for the last one
 	}

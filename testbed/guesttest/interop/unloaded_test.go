@@ -27,7 +27,8 @@ func TestModuleLinkDown(t *testing.T) {
 	needModule(t)
 	unharmed(t)
 	p := cable(t)
-	keep := "/proc/sys/net/ipv6/conf/" + kernelCable + "/keep_addr_on_down" // keeps the addresses for the following tests
+	// keeps the addresses for the following tests
+	keep := "/proc/sys/net/ipv6/conf/" + kernelCable + "/keep_addr_on_down"
 	require.NoError(t, os.WriteFile(keep, []byte("1"), 0))
 	t.Cleanup(func() { require.NoError(t, os.WriteFile(keep, []byte("0"), 0)) })
 	addresses := func() string {
