@@ -1,20 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# What suite makes of lines that cannot succeed: here rxe1 is absent.
+# What suite makes of faults of the kernel, of lists that have errors, and of patterns.
 suite() {
 	local devices=./testbed/guesttest/devices
-	run_list "a line of the suite that passes" 0 "one $devices norace -test.run=^TestOneHost"
-	says "a line that passes" "^ok +$devices -test.run=\\^TestOneHost: 1 passed, 0 skipped" "$work/stdout"
-
-	run_list "lines of the suite that fail" 1 "one $devices norace -test.run=^TestTwoHosts GOVERBS_TEST_REQUIRE=rxe1" \
-		"one $devices norace -test.run=^TestTwoHosts" "one $devices norace -test.run=^TestOneHost"
-	says "a required device is absent" "^FAIL \\(exit status 1\\) $devices" "$work/stdout"
-	says "a required device is absent" 'GOVERBS_TEST_REQUIRE=rxe1: .* no such file' "$work/stdout"
-	says "no test ran" "^FAIL \\(no test ran\\) $devices -test.run=\\^TestTwoHosts: 0 passed, 1 skipped" "$work/stdout"
-	says "the last line runs nevertheless" "^ok +$devices" "$work/stdout"
-	says "the sum" '3 run, 2 failed' "$work/stdout"
-
 	# A fault of the kernel that is known, another one, and none.
 	local fault="one ./testbed/selftest/testdata/fault norace oops:${TESTBED_KERNEL:-6.1}"
 	run_list "a fault that is known" 0 "$fault=oops_init" "one $devices norace -test.run=^TestOneHost"
@@ -57,20 +46,4 @@ suite() {
 	run_suite "a pattern that tests of one line match" 0 -run '^TestOneHost$'
 	run_suite "a package that is not in the list, beside one that is" 1 "$names" ./testbed/guesttest/suite
 	says "a package that is not in the list" 'no line for ./testbed/guesttest/suite'
-}
-
-# list LINE... makes a list of these lines.
-list() { printf '%s\n' "$@" >"$work/list"; }
-
-# run_suite NAME STATUS ARGUMENT... runs the suite on the list.
-run_suite() {
-	local name=$1 want=$2
-	shift 2
-	status "$name" "$want" env TESTBED_LIST="$work/list" TESTBED_BIN="$work/bin" "$testbed/suite" "$@"
-}
-
-# run_list NAME STATUS LINE... runs a list of these lines.
-run_list() {
-	list "${@:3}"
-	run_suite "$1" "$2"
 }
