@@ -22,6 +22,8 @@ SEED      ?=
 # PROGRAMS, for test-programs: all pairs of testbed/programs/pairs.list, here and in the guest; quick, a part, here only; or
 # the name of one, here only.
 PROGRAMS  ?= all
+# SINCE, for quick, is the revision to compare with; empty = the last commit.
+SINCE     ?=
 # PARTS, for test-all, are the targets that it runs; empty = all. RESUME=1 leaves out those that passed since the sources changed.
 PARTS     ?=
 RESUME    ?=
@@ -48,13 +50,16 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: kernel-siw kernel-siw-deb test-dkms test-matrices test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-sanitized test-kernel-siw-rules help demo test test-all test-host test-plain test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
+.PHONY: kernel-siw kernel-siw-deb test-dkms test-matrices test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-sanitized test-kernel-siw-rules help demo quick test test-all test-host test-plain test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: build ## run the demo: two processes, every operation, counted and checked
 	@bin/goverbs demo $(DEMOFLAGS)
+
+quick: ## format, vet and quick tests of what changed since the last commit, and of what depends on it (SINCE=REVISION)
+	@scripts/quick.sh $(SINCE)
 
 test: test-host ## run every test and check (installs with apt what is missing; HOST_ONLY=1 leaves out the guest)
 ifneq ($(HOST_ONLY),)

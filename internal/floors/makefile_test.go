@@ -40,9 +40,8 @@ var (
 // or counts what is allocated. PLAIN of the Makefile has the packages of such tests, ALLOC the
 // packages of those tests of allocation that need cgo.
 func TestPlain(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
-	require.NoError(t, err)
-	plain, alloc := makeVariable(string(makefile), "PLAIN"), makeVariable(string(makefile), "ALLOC")
+	makefile := read(t, "Makefile")
+	plain, alloc := makeVariable(makefile, "PLAIN"), makeVariable(makefile, "ALLOC")
 	found := 0
 	require.NoError(t, filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(p, "_test.go") {
@@ -77,8 +76,8 @@ func TestPlain(t *testing.T) {
 
 	g := load(t, "linux", "1")
 	for _, name := range []string{"LONG", "PLAIN", "ALLOC"} {
-		require.NotEmpty(t, makeVariable(string(makefile), name), name)
-		for _, pattern := range makeVariable(string(makefile), name) {
+		require.NotEmpty(t, makeVariable(makefile, name), name)
+		for _, pattern := range makeVariable(makefile, name) {
 			require.True(t, g.has(module, pattern), "%s of the Makefile: no package is %s", name, pattern)
 		}
 	}
