@@ -7,6 +7,7 @@
 # need not be built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export GOFLAGS="${GOFLAGS-$(go env GOFLAGS)} -buildvcs=false" # git may not read a clone of another user
 kind=$1
 # A module of its own below this one is not a part of ./...
 grep -rlE --include='*_test.go' --exclude-dir=testdata --exclude-dir=.git "^func ${kind}[A-Z_]" . |

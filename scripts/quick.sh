@@ -14,6 +14,7 @@
 # what is done to it. With --list, names of changed files can come on stdin instead of from git: --list -.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export GOFLAGS="${GOFLAGS-$(go env GOFLAGS)} -buildvcs=false" # git may not read a clone of another user
 
 # The tests that take longest, and the variants of the conformance suite besides the default.
 slow='^Test(BigLoad|BigLoadSends|ScaleOperations|ClientsKilled|ManyDials|IdleMemory|HandFails|HandPSNs|HandPatient|HandTrialEnds)$'
