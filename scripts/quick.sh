@@ -20,7 +20,9 @@ export GOFLAGS="${GOFLAGS-$(go env GOFLAGS)} -buildvcs=false" # git may not read
 slow='^Test(BigLoad|BigLoadSends|ScaleOperations|ClientsKilled|ManyDials|IdleMemory|HandFails|HandPSNs|HandPatient|HandTrialEnds)$'
 slow+='|^TestVerbs$/^(NoCRC|Rev1|SmallMTU|Plain)$|^TestVerbsIWARP$/^(plain|mixed)$'
 limited=(usiw cm rsocket compat/ibcompat internal/forward internal/fakeverbs)
-part='^Example|^Test(Verbs|Conformance)$/^(Defaults|Send|Write|Connect|Lifetime)|^Test(Endpoint|Listener|Conn|HTTP|Print|Model)$'
+part='^Example|^TestVerbs$/^(Defaults|Send|Write|Connect|Lifetime)$|^TestVerbsIWARP$/^full$'
+part+='|^TestConformance$/^(Send|Write|Connect|Lifetime)$|^TestConformance$//^(Send|Write|Connect|Lifetime)$'
+part+='|^Test(EndpointDo|EndpointMessages|EndpointRPC|Conn|HTTP|Print|Model)$'
 
 list=
 if [ "${1-}" = --list ]; then

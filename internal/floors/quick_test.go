@@ -3,9 +3,11 @@
 package floors
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +62,9 @@ func TestQuick(t *testing.T) {
 	require.Equal(t, "test", quick(t, "usiw/nic.go")["usiw"], "in full, because it changed")
 }
 
+// partOf finds tests of which quick.sh runs a part.
+var partOf = regexp.MustCompile(`(?m)^func (TestVerbs|TestConformance|TestEndpointRPC|TestHTTP)\(`)
+
 // TestQuickNames checks that the packages and tests that quick.sh names exist: a slow test that was
 // renamed would no longer be skipped.
 func TestQuickNames(t *testing.T) {
@@ -69,6 +74,13 @@ func TestQuickNames(t *testing.T) {
 	require.NotNil(t, limited)
 	for _, rel := range strings.Fields(limited[1]) {
 		require.True(t, g.has(module, rel), rel)
+		files, err := filepath.Glob(filepath.Join(top, rel, "*_test.go"))
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(files, func(file string) bool {
+			src, err := os.ReadFile(file)
+			require.NoError(t, err)
+			return partOf.Match(src)
+		}), "quick.sh runs no test of %s", rel)
 	}
 	slow := regexp.MustCompile(`(?m)^slow='\^Test\((.*)\)\$'$`).FindStringSubmatch(script)
 	require.NotNil(t, slow)
