@@ -22,11 +22,26 @@ SEED      ?=
 # PROGRAMS, for test-programs: all pairs of testbed/programs/pairs.list, here and in the guest; quick, a part, here only; or
 # the name of one, here only.
 PROGRAMS  ?= all
+# SINCE, for quick, is the revision to compare with; empty = the last commit.
+SINCE     ?=
 # PARTS, for test-all, are the targets that it runs; empty = all. RESUME=1 leaves out those that passed since the sources changed.
 PARTS     ?=
 RESUME    ?=
 # BASE is the image on which test-docker builds the image of the demo.
 BASE      ?= scratch
+
+# LONG are the packages whose tests take longest. They begin first, so that the others run beside them.
+LONG       = ./usiw ./cm ./cmd/goverbs/internal/demo
+# PLAIN are the packages that make test also tests without the race detector and without cgo: allocations are counted there, some
+# tests do more, and the program is linked without C. Other commands, examples and suites do the same in both runs (the tests of a
+# command start a program without the race detector in both), so only make test-plain, a part of make test-all, runs them again.
+# TestPlain of internal/floors fails if a package is missing.
+PLAIN      = ./usiw/... ./cm ./verbs ./ext ./rsocket ./compat/... ./internal/... ./cmd/goverbs/internal/cli \
+	./cmd/goverbs/internal/devices ./cmd/goverbs/internal/rping ./cmd/goverbs/internal/version
+# ALLOC are the packages that need cgo for tests of what must not be allocated.
+ALLOC      = ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
+# SELFTEST, for test-testbed, are parts of testbed/selftest; empty = all.
+SELFTEST  ?=
 
 # By default Go records the version of the working tree in programs, which fails in a clone that belongs to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
@@ -35,7 +50,7 @@ ifneq ($(KERNEL),)
 export TESTBED_KERNEL := $(KERNEL)
 endif
 
-.PHONY: kernel-siw kernel-siw-deb test-dkms test-matrices test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-sanitized test-kernel-siw-rules help demo test test-all test-host test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
+.PHONY: kernel-siw kernel-siw-deb test-dkms test-matrices test-kernel-siw soak-kernel-siw harm-kernel-siw test-kernel-siw-sanitized test-kernel-siw-rules help demo quick test test-all test-host test-plain test-guest test-bridge test-testbed test-programs soak-guest asan check bench bench-peers bench-guest fuzz test-docker build preload docker/goverbs docker/programs
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,23 +58,31 @@ help: ## list the targets
 demo: build ## run the demo: two processes, every operation, counted and checked
 	@bin/goverbs demo $(DEMOFLAGS)
 
+quick: ## format, vet and quick tests of what changed since the last commit, and of what depends on it (SINCE=REVISION)
+	@scripts/quick.sh $(SINCE)
+
 test: test-host ## run every test and check (installs with apt what is missing; HOST_ONLY=1 leaves out the guest)
 ifneq ($(HOST_ONLY),)
 	@echo "make test: HOST_ONLY=$(HOST_ONLY) left out make test-guest and make test-testbed: no test has run on kernel rxe and kernel siw"
 else
-	@$(MAKE) --no-print-directory test-guest test-testbed
+	@$(MAKE) --no-print-directory test-guest
+	@$(MAKE) --no-print-directory test-testbed SELFTEST='usage ordinary results'
 endif
 
 test-host:
 	@scripts/need.sh cc verbs tshark ps ip curl zsh fish
-	@echo "make test, on this host: all tests with the race detector and again without (where memory must not be allocated, and"
-	@echo "some with one processor too), each benchmark once, also those of the packages that call C, make check."
-	CGO_ENABLED=1 go test -timeout 30m -race -shuffle=on ./...
-	CGO_ENABLED=0 go test -timeout 30m -parallel 8 -shuffle=on ./... # many tests only wait
-	CGO_ENABLED=0 go test -timeout 30m -short -parallel 8 -shuffle=on -cpu 1 ./usiw ./cm ./compat/ibcompat ./rsocket # which goroutine does what
-	CGO_ENABLED=0 go test -run '^$$' -bench . -benchtime 1x ./...
-	CGO_ENABLED=1 go test -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x ./verbs ./cm ./internal/fakeverbs ./internal/forward ./compat/ibcompat
+	@echo "make test, on this host: all tests with the race detector; again without it the packages of which something is left out or"
+	@echo "not counted with it, some with one processor too; each benchmark once; make check, which includes go vet for all of these."
+	CGO_ENABLED=1 go test -vet=off -timeout 30m -race -shuffle=on $(LONG) ./...
+	CGO_ENABLED=0 go test -vet=off -timeout 30m -parallel 8 -shuffle=on $(PLAIN) # many tests only wait
+	CGO_ENABLED=0 go test -vet=off -timeout 30m -short -parallel 8 -shuffle=on -cpu 1 ./usiw ./cm ./compat/ibcompat ./rsocket # which goroutine does what
+	CGO_ENABLED=0 go test -vet=off -run '^$$' -bench . -benchtime 1x $$(scripts/having.sh Benchmark)
+	CGO_ENABLED=1 go test -vet=off -run 'Alloc|(Conformance|VerbsKernel)//Alloc' -bench . -benchtime 1x $(ALLOC)
 	@$(MAKE) --no-print-directory check
+
+test-plain: ## run all tests without cgo and without the race detector, also those that make test runs with it only
+	@scripts/need.sh tshark ps ip curl zsh fish
+	CGO_ENABLED=0 go test -timeout 30m -parallel 8 -shuffle=on ./...
 
 test-all: ## run every test there is, for hours, and print a table of results (PARTS="test-bridge ...": some; RESUME=1: what has not passed yet)
 	@RESUME='$(RESUME)' scripts/test-all.sh $(PARTS)
@@ -84,9 +107,9 @@ ifeq ($(PROGRAMS)$(HOST_ONLY),all)
 	TESTBED_LIST=testbed/programs/guest.list testbed/suite
 endif
 
-test-testbed: ## test the guest itself: exit statuses, output, files, devices, how it ends
+test-testbed: ## test the guest itself: exit statuses, output, files, devices, how it ends (SELFTEST="usage ordinary": some parts)
 	@scripts/need.sh cc ps
-	@testbed/selftest/run
+	@testbed/selftest/run $(SELFTEST)
 
 soak-guest: ## run mixed traffic on rxe0, siw0 and usiw in the guest; end connections in every way, kill processes (SOAK=10m, SEED=)
 	@scripts/need.sh cc verbs

@@ -10,7 +10,7 @@ time=$1
 count=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-packages=$(go list ./...)
+packages=$(scripts/having.sh Fuzz)
 for package in $packages; do
 	tests=$(go test -list '^Fuzz' "$package")
 	for target in $(grep '^Fuzz' <<<"$tests" || true); do

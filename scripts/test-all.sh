@@ -14,6 +14,8 @@ cd "$(dirname "$0")/.."
 
 parts=(
 	test
+	test-plain
+	test-testbed
 	test-bridge
 	test-programs
 	"test-guest KERNEL=6.12"

@@ -21,103 +21,33 @@ const (
 	top    = "../.." // the module's directory, from this package's
 )
 
-// floorOf says where each package stands; docs/architecture.md draws it. The code of a package
-// imports lower floors only. A star stands for one path element.
-var floorOf = map[string]int{
-	"cmd/*":      mains, // the only place where devices are chosen
-	"examples/*": mains,
-	"bench/*":    mains,
-
-	"preload": mains, // a library that C programs load
-
-	"testbed/guesttest/*": mains, // tests only, run in the guest
-	"testbed/programs":    mains, // tests only
-	"testbed/soak":        mains,
-
-	"cmd/goverbs/internal/cli":      11,
-	"cmd/goverbs/internal/demo":     10,
-	"cmd/goverbs/internal/rping":    10,
-	"cmd/goverbs/internal/fabrics":  10,
-	"cmd/goverbs/internal/run":      10,
-	"cmd/goverbs/internal/devices":  parts,
-	"cmd/goverbs/internal/output":   parts,
-	"cmd/goverbs/internal/shutdown": parts,
-	"cmd/goverbs/internal/version":  parts,
-
-	"compat/dat": 8,
-
-	"compat/ibcompat":                 7,
-	"compat/ibcompat/internal/wire":   0,
-	"compat/ibcompat/internal/engine": 5,
-	"compat/ibcompat/scenario":        8,
-
-	"goverbstest": 7, // for tests of programs; it uses suites
-
-	"verbstest":         suites, // nothing below imports these
-	"usiw/usiwtest":     suites,
-	"usiw/capture":      suites,
-	"testbed/handles":   suites,
-	"testbed/load":      suites,
-	"internal/rdmatest": suites,
-	"internal/abitest":  suites,
-
-	"cmd/goverbs/internal/clitest": suites,
-
-	"usiw": 5,
-
-	"internal/forward": 5,
-
-	"rsocket": 5,
-
-	"cm":  4,
-	"ext": 4,
-
-	"internal/regmem": 4,
-	"internal/netdev": 4,
-
-	"usiw/internal/testhook": 4, // imported by siw and usiw/usiwtest only
-
-	"verbs":                3,
-	"internal/iwarp/rdmap": 3,
-
-	"internal/iwarp/ddp": 2,
-
-	"internal/iwarp/mpa": 1,
-
-	"internal/lifetime":  0,
-	"internal/show":      0,
-	"internal/eventfd":   1,
-	"internal/queue":     1,
-	"internal/backlog":   0,
-	"internal/refusal":   0,
-	"internal/errname":   0,
-	"internal/race":      0,
-	"internal/runenv":    0,
-	"internal/dynlib":    0,
-	"internal/uverbs":    0,
-	"internal/siwring":   0,
-	"internal/fakeverbs": 1, // imported by tests of verbs and cm only
-	"internal/asleep":    0, // imported by tests and suites only
-
-	"internal/testprogram": 0, // imported by tests and suites only
-	"internal/kerneltest":  0, // imported by tests and the soak only
-
-	"internal/floors": 0,
-	"internal/guide":  0, // tests only
+// apart lists packages whose code must not depend on others, directly or indirectly. A name that
+// ends in "/..." includes all packages below it.
+var apart = []struct {
+	packages, from []string
+	why            string
+}{
+	{[]string{"verbs", "cm", "rsocket", "internal/forward"}, []string{"usiw/...", "internal/iwarp/..."},
+		"handles, and what is built on handles alone, work on every device and know no protocol of the wire"},
+	{[]string{"ext", "compat/...", "verbstest"}, []string{"usiw/..."},
+		"programs and tests choose the device, not libraries"},
+	{[]string{"internal/iwarp/...", "compat/ibcompat/internal/wire"}, []string{"verbs"},
+		"codecs know no handles"},
 }
 
-const (
-	suites = 6
-	parts  = 9 // from here on up: parts of commands
-	mains  = 12
-)
+// forTests are packages that only tests and other packages for tests import. So are all whose names
+// end in "test", see isForTests.
+var forTests = []string{"internal/asleep", "internal/fakeverbs", "internal/testprogram", "testbed/..."}
 
-// library reports whether a package must do with few dependencies: all but commands, test suites
-// and side packages.
-func library(rel string) bool {
-	f, ok := floor(floorOf, rel)
-	return ok && f != suites && f < parts && rel != "goverbstest"
+// isForTests reports whether a package is for tests only.
+func isForTests(rel string) bool {
+	return strings.HasSuffix(rel, "test") || matches(forTests, rel)
 }
+
+// free are packages that may depend on other modules: parts of commands, and test suites. Programs
+// may too.
+var free = []string{"cmd/...", "goverbstest", "usiw/capture", "verbstest", "internal/abitest", "internal/rdmatest",
+	"testbed/handles"}
 
 // allowedDependency reports whether a library may depend on a package that is neither of the module
 // nor of the standard library.
@@ -133,10 +63,16 @@ var platforms = []struct{ name, goos, cgo string }{
 	{"windows", "windows", "0"},
 }
 
+// loaded are the graphs that go list was asked for, by platform.
+var loaded = make(map[[2]string]graph)
+
 // load asks go list for every package of the module and all that their code depends on.
 func load(t *testing.T, goos, cgo string) graph {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports", "./...")
+	if g, ok := loaded[[2]string{goos, cgo}]; ok {
+		return g
+	}
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Standard,GoFiles,CgoFiles,Imports", "./...")
 	cmd.Dir = top
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED="+cgo)
 	var stderr strings.Builder
@@ -154,19 +90,40 @@ func load(t *testing.T, goos, cgo string) graph {
 		g[p.ImportPath] = p
 	}
 	require.Contains(t, g, module+"/verbs")
+	loaded[[2]string{goos, cgo}] = g
 	return g
 }
 
-func TestImportsLeadDown(t *testing.T) {
+// TestApart checks the rules of imports that the floors alone do not show.
+func TestApart(t *testing.T) {
 	for _, p := range platforms {
 		t.Run(p.name, func(t *testing.T) {
-			require.Empty(t, load(t, p.goos, p.cgo).floorFaults(module, floorOf))
+			g := load(t, p.goos, p.cgo)
+			for _, rule := range apart {
+				require.Empty(t, g.chains(module, rule.packages, rule.from), rule.why)
+			}
 		})
+	}
+	// A rule about a package that was moved says nothing.
+	g := load(t, "linux", "1")
+	for _, rule := range apart {
+		for _, pattern := range append(rule.packages, rule.from...) {
+			require.True(t, g.has(module, pattern), "no package is %s", pattern)
+		}
 	}
 }
 
-// The fake defines functions of libibverbs: a program that had it in would find no device of its
-// machine.
+// TestForTests checks that no program contains packages for tests, other than a program of testbed.
+func TestForTests(t *testing.T) {
+	g := load(t, "linux", "1")
+	for _, pattern := range append(forTests, free...) {
+		require.True(t, g.has(module, pattern), "no package is %s", pattern)
+	}
+	require.Empty(t, g.importers(module, isForTests))
+}
+
+// TestFakeIsForTestsOnly is stricter than TestForTests: internal/fakeverbs defines the functions of
+// libibverbs, so a test helper that imported it would hide the machine's devices from every test.
 func TestFakeIsForTestsOnly(t *testing.T) {
 	g := load(t, "linux", "1")
 	require.Contains(t, g, module+"/internal/fakeverbs")
@@ -175,38 +132,54 @@ func TestFakeIsForTestsOnly(t *testing.T) {
 	}
 }
 
-func TestFloorFaultsAreFound(t *testing.T) {
-	rules := map[string]int{"cmd/*": 2, "upper": 1, "beside": 1, "lower": 0}
-	for _, c := range []struct {
-		name string
-		from string
-		to   []string
-		want []string
-	}{
-		{"down", "upper", []string{"m/lower"}, nil},
-		{"outside of the module", "upper", []string{"fmt", "m2/upper", "C"}, nil},
-		{"a pattern", "cmd/tool", []string{"m/upper", "m/lower"}, nil},
-		{"up", "lower", []string{"m/upper"}, []string{"lower (floor 0) imports upper (floor 1)"}},
-		{"up to a pattern", "lower", []string{"m/cmd/tool"}, []string{"lower (floor 0) imports cmd/tool (floor 2)"}},
-		{"sideways", "upper", []string{"m/beside"}, []string{"upper (floor 1) imports beside (floor 1)"}},
-		{"two", "lower", []string{"m/upper", "m/beside"}, []string{
-			"lower (floor 0) imports upper (floor 1)", "lower (floor 0) imports beside (floor 1)"}},
-		{"no floor", "attic", []string{"m/lower"}, []string{"attic has no floor"}},
-		{"below a pattern", "cmd/tool/part", nil, []string{"cmd/tool/part has no floor"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			g := graph{"m/" + c.from: {ImportPath: "m/" + c.from, Imports: c.to}}
-			require.Equal(t, c.want, g.floorFaults("m", rules))
-		})
+func TestChainsAreFound(t *testing.T) {
+	g := graph{
+		"m/a":   {Imports: []string{"m/b", "fmt"}},
+		"m/a/x": {Imports: []string{"fmt"}},
+		"m/ab":  {Imports: []string{"m/d"}},
+		"m/b":   {Imports: []string{"m/c"}},
+		"m/c":   {},
+		"m/d":   {Imports: []string{"m/d/e"}},
+		"m/d/e": {Imports: []string{"m2/c"}},
 	}
-	require.Equal(t, []string{". has no floor"}, graph{"m": {ImportPath: "m"}}.floorFaults("m", rules),
-		"a package at the top")
+	for _, c := range []struct{ from, to, want string }{
+		{"a", "d", ""},
+		{"a", "a", ""}, // not from itself
+		{"c", "a", ""}, // not backwards
+		{"a/...", "d/...", ""},
+		{"ab", "c", ""}, // of another module
+		{"a", "b", "m/a -> m/b"},
+		{"a", "c", "m/a -> m/b -> m/c"},
+		{"a/...", "c", "m/a -> m/b -> m/c"},
+		{"ab", "d/...", "m/ab -> m/d"},
+		{"ab", "d/e", "m/ab -> m/d -> m/d/e"},
+	} {
+		require.Equal(t, c.want, strings.Join(g.chains("m", []string{c.from}, []string{c.to}), "; "), c)
+	}
+	require.Len(t, g.chains("m", []string{"a", "ab"}, []string{"b", "d"}), 2)
+	for _, pattern := range []string{"a", "a/...", "d/e", "d/..."} {
+		require.True(t, g.has("m", pattern), pattern)
+	}
+	for _, pattern := range []string{"e", "fmt", "c/x", "e/..."} {
+		require.False(t, g.has("m", pattern), pattern)
+	}
+}
+
+func TestImportersAreFound(t *testing.T) {
+	g := graph{
+		"m/lib":      {Imports: []string{"m/libtest"}},
+		"m/libtest":  {Imports: []string{"m/moretest"}},
+		"m/moretest": {Imports: []string{"m/lib2", "other/libtest"}},
+		"m/lib2":     {Imports: []string{"fmt", "other/libtest"}},
+	}
+	require.Equal(t, []string{"lib imports libtest, which is for tests"}, g.importers("m", isForTests))
 }
 
 func TestLibraryDependencies(t *testing.T) {
 	for _, p := range platforms {
 		t.Run(p.name, func(t *testing.T) {
-			require.Empty(t, load(t, p.goos, p.cgo).dependencyFaults(module, library, allowedDependency))
+			g := load(t, p.goos, p.cgo)
+			require.Empty(t, g.dependencyFaults(module, g.library, allowedDependency))
 		})
 	}
 }
@@ -224,13 +197,15 @@ func TestTestDependencies(t *testing.T) {
 }
 
 func TestLibraries(t *testing.T) {
+	g := load(t, "linux", "0")
 	for _, rel := range []string{"verbs", "cm", "ext", "usiw", "internal/iwarp/mpa", "internal/iwarp/ddp",
-		"internal/iwarp/rdmap", "rsocket", "compat/ibcompat", "internal/lifetime"} {
-		require.True(t, library(rel), rel)
+		"internal/iwarp/rdmap", "rsocket", "compat/ibcompat", "compat/dat", "internal/lifetime", "usiw/usiwtest",
+		"internal/asleep"} {
+		require.True(t, g.library(rel), rel)
 	}
 	for _, rel := range []string{"cmd/goverbs", "cmd/goverbs/internal/cli", "cmd/goverbs/internal/devices",
 		"examples/writeimm", "verbstest", "usiw/capture", "goverbstest", "unknown"} {
-		require.False(t, library(rel), rel)
+		require.False(t, g.library(rel), rel)
 	}
 }
 

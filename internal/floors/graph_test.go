@@ -3,17 +3,15 @@
 package floors
 
 import (
-	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
 
 // pkg is a package as go list describes it. Imports are those of its code, without its tests.
 type pkg struct {
-	ImportPath string
-	Standard   bool
-	Imports    []string
+	ImportPath, Name           string
+	Standard                   bool
+	GoFiles, CgoFiles, Imports []string
 }
 
 // graph holds packages by import path.
@@ -38,45 +36,75 @@ func (g graph) paths() []string {
 	return all
 }
 
-// floor returns the floor of rel, a path below the module's, according to rules whose keys may be
-// patterns of path.Match.
-func floor(rules map[string]int, rel string) (int, bool) {
-	if f, ok := rules[rel]; ok {
-		return f, true
-	}
-	for pattern, f := range rules {
-		if ok, _ := path.Match(pattern, rel); ok {
-			return f, true
-		}
-	}
-	return 0, false
+// matches reports whether rel is one of patterns, or below one that ends in "/...".
+func matches(patterns []string, rel string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		dir, below := strings.CutSuffix(p, "/...")
+		return rel == dir || below && strings.HasPrefix(rel, dir+"/")
+	})
 }
 
-// floorFaults names the module's packages that have no floor and the imports that do not lead down.
-func (g graph) floorFaults(module string, rules map[string]int) []string {
-	var faults []string
+// has reports whether the module has a package that matches pattern.
+func (g graph) has(module, pattern string) bool {
+	return slices.ContainsFunc(g.paths(), func(p string) bool {
+		rel, ok := inside(module, p)
+		return ok && matches([]string{pattern}, rel)
+	})
+}
+
+// library reports whether a package must do with few dependencies: all but programs and free.
+func (g graph) library(rel string) bool {
+	p, ok := g[module+"/"+rel]
+	return ok && p.Name != "main" && !matches(free, rel)
+}
+
+// chains returns, for each of the module's packages that match from, the shortest chain of imports
+// to another package that matches to.
+func (g graph) chains(module string, from, to []string) (found []string) {
+	for _, p := range g.paths() {
+		if rel, ok := inside(module, p); ok && matches(from, rel) {
+			if way := g.way(p, func(q string) bool {
+				rel, ok := inside(module, q)
+				return ok && q != p && matches(to, rel)
+			}); way != "" {
+				found = append(found, way)
+			}
+		}
+	}
+	return found
+}
+
+// way returns the shortest way from a package to one that arrived accepts, "" if there is none.
+func (g graph) way(p string, arrived func(string) bool) string {
+	from := map[string]string{p: ""}
+	for queue := []string{p}; len(queue) > 0; queue = queue[1:] {
+		if arrived(queue[0]) {
+			return chain(from, queue[0])
+		}
+		for _, i := range g[queue[0]].Imports {
+			if _, seen := from[i]; !seen {
+				from[i] = queue[0]
+				queue = append(queue, i)
+			}
+		}
+	}
+	return ""
+}
+
+// importers names the packages of the module that are not for tests and import one that is.
+func (g graph) importers(module string, isForTests func(string) bool) (found []string) {
 	for _, p := range g.paths() {
 		rel, ok := inside(module, p)
-		if !ok {
-			continue
-		}
-		from, ok := floor(rules, rel)
-		if !ok {
-			faults = append(faults, fmt.Sprintf("%s has no floor", rel))
+		if !ok || isForTests(rel) {
 			continue
 		}
 		for _, i := range g[p].Imports {
-			target, ok := inside(module, i)
-			if !ok {
-				continue
-			}
-			// A target without a floor has a finding of its own.
-			if to, ok := floor(rules, target); ok && to >= from {
-				faults = append(faults, fmt.Sprintf("%s (floor %d) imports %s (floor %d)", rel, from, target, to))
+			if target, ok := inside(module, i); ok && isForTests(target) {
+				found = append(found, rel+" imports "+target+", which is for tests")
 			}
 		}
 	}
-	return faults
+	return found
 }
 
 // dependencyFaults follows the imports of the module's packages for which library is true and names

@@ -12,6 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// read returns a file of the module.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
 // goLines returns the lines of code in a text's Go blocks, without indentation and comments.
 func goLines(text string) []string {
 	var lines []string

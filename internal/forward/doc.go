@@ -10,6 +10,9 @@
 // which package verbs describes in provider_wrap.go and package cm at Provider, and it is what
 // tests prove that with: whatever holds on a device holds on the forwarding one.
 //
+// It is a package of its own, above cm and below compat/ibcompat, because both the code of ibcompat
+// and the tests of many packages need it.
+//
 // Nothing here is known of any provider. What the device below can do besides what every one can is
 // found through Unwrap; only what takes or makes objects is passed on explicitly, because the
 // program's objects are not those of the device below.

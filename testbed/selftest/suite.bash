@@ -1,21 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154 # the variables of run
 
-# How suite handles lines that cannot succeed: rxe1 is absent here.
+# What suite makes of faults of the kernel, of lists that have errors, and of patterns.
 suite() {
 	local devices=./testbed/guesttest/devices
-	run_list "a line of the suite that passes" 0 "one $devices norace -test.run=^TestOneHost"
-	says "a line that passes" "^ok +$devices -test.run=\\^TestOneHost: 1 passed, 0 skipped" "$work/stdout"
-
-	run_list "lines of the suite that fail" 1 "one $devices norace -test.run=^TestTwoHosts GOVERBS_TEST_REQUIRE=rxe1" \
-		"one $devices norace -test.run=^TestTwoHosts" "one $devices norace -test.run=^TestOneHost"
-	says "a required device is absent" "^FAIL \\(exit status 1\\) $devices" "$work/stdout"
-	says "a required device is absent" 'GOVERBS_TEST_REQUIRE=rxe1: .* no such file' "$work/stdout"
-	says "no test ran" "^FAIL \\(no test ran\\) $devices -test.run=\\^TestTwoHosts: 0 passed, 1 skipped" "$work/stdout"
-	says "the last line runs nevertheless" "^ok +$devices" "$work/stdout"
-	says "the sum" '3 run, 2 failed' "$work/stdout"
-
-	# A known kernel fault, an unknown one, and none.
+	# A fault of the kernel that is known, another one, and none.
 	local fault="one ./testbed/selftest/testdata/fault norace oops:${TESTBED_KERNEL:-6.1}"
 	run_list "a fault that is known" 0 "$fault=oops_init" "one $devices norace -test.run=^TestOneHost"
 	says "a fault that is known" '^ok +./testbed/selftest/testdata/fault: .* has a fault in oops_init, as is known' "$work/stdout"
@@ -25,7 +14,7 @@ suite() {
 	says "a known fault that does not come" '^FAIL .*: exit status 0, where'
 	run_list "a fault that is known of another kernel" 0 "one $devices norace -test.run=^TestOneHost oops:5.4=oops_init"
 
-	# An intermittent fault: an earlier failed line is still reported, and the remaining lines run.
+	# A fault that comes by chance: the line that failed before it is not forgotten, those behind it run.
 	fault="one ./testbed/selftest/testdata/fault norace GOVERBS_TEST_ONCE=$work/bin/log-one-again chance:${TESTBED_KERNEL:-6.1}"
 	run_list "a fault by chance" 0 "one $devices norace -test.run=^TestOneHost" "$fault=siw_init,oops_init" \
 		"one ./internal/errname norace"
@@ -57,20 +46,4 @@ suite() {
 	run_suite "a pattern that tests of one line match" 0 -run '^TestOneHost$'
 	run_suite "a package that is not in the list, beside one that is" 1 "$names" ./testbed/guesttest/suite
 	says "a package that is not in the list" 'no line for ./testbed/guesttest/suite'
-}
-
-# list LINE... creates a list of these lines.
-list() { printf '%s\n' "$@" >"$work/list"; }
-
-# run_suite NAME STATUS ARGUMENT... runs the suite on the list.
-run_suite() {
-	local name=$1 want=$2
-	shift 2
-	status "$name" "$want" env TESTBED_LIST="$work/list" TESTBED_BIN="$work/bin" "$testbed/suite" "$@"
-}
-
-# run_list NAME STATUS LINE... runs a list of these lines.
-run_list() {
-	list "${@:3}"
-	run_suite "$1" "$2"
 }

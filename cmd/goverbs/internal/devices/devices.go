@@ -96,7 +96,7 @@ func Names(nic *verbs.Device) []Named {
 		add(info.Name, info.Provider+", "+info.Transport.String(), d)
 	}
 	if nic.Name() != usiw.PlainName {
-		add(usiw.PlainName, "siw, iWARP, without RFC 7306", nic)
+		add(usiw.PlainName, "usiw, iWARP, without RFC 7306", nic)
 	}
 	return append(names, wrapped...)
 }
