@@ -91,16 +91,3 @@ func TestEventErrors(t *testing.T) {
 	require.ErrorAs(t, opError("Connect", "h:1", ErrRejected), &ne)
 	require.False(t, ne.Temporary()) //nolint:staticcheck // net.Error has it
 }
-
-// TestPortTaken: only an error of Connect is cured by another local port.
-func TestPortTaken(t *testing.T) {
-	for _, errno := range []syscall.Errno{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL} {
-		require.True(t, PortTaken(&OpError{Op: "Connect", Err: errno}))
-		require.True(t, PortTaken(
-			errors.Join(fmt.Errorf("to the store: %w", &OpError{Op: "Connect", Err: &EventError{Err: errno}}))))
-		require.False(t, PortTaken(&OpError{Op: "Resolve", Err: errno}), "an address of another host")
-		require.False(t, PortTaken(errno))
-	}
-	require.False(t, PortTaken(&OpError{Op: "Connect", Err: syscall.ECONNREFUSED}))
-	require.False(t, PortTaken(nil))
-}

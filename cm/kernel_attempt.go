@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -155,9 +156,9 @@ func (a *attempt) judge(ev rawEvent) error {
 // Connect implements Route.
 func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
 	r.taken = true
-	a := &attempt{end: r.end, dev: r.dev, ps: r.ps, qp: qp}
+	a := &attempt{end: r.id(), dev: r.dev, ps: r.ps, qp: qp}
 	if err := a.begin(param, r.dev.request); err != nil {
-		r.end.destroy()
+		a.end.destroy()
 		return nil, err
 	}
 	defer func() { a.finish(err) }()
@@ -166,14 +167,11 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 			return nil, err
 		}
 	}
-	if err := a.request(ctx); err != nil {
-		return nil, err
-	}
-	ev, err := a.await(ctx)
+	ev, err := r.ask(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	c := &kernelConn{end: r.end, qp: qp, dev: a.dev, ps: a.ps, private: ev.data, datagram: ev.datagram}
+	c := &kernelConn{end: a.end, qp: qp, dev: a.dev, ps: a.ps, private: ev.data, datagram: ev.datagram}
 	switch {
 	case a.ps == PortSpaceUDP:
 		c.peer = [2]int{-1, -1}
@@ -192,15 +190,55 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 		c.ird = min(a.param.responderResources, ev.responderResources)
 		c.peer = [2]int{ev.responderResources, ev.initiatorDepth} // an event has the view of its receiver
 		a.touched = true
-		if err := raise(r.end, qp, c.ord, c.ird, a.minRNR); err != nil {
+		if err := raise(a.end, qp, c.ord, c.ird, a.minRNR); err != nil {
 			return nil, err
 		}
-		if err := r.end.call(rawID.establish); err != nil {
-			return nil, r.end.callError("rdma_establish", err)
+		if err := a.end.call(rawID.establish); err != nil {
+			return nil, a.end.callError("rdma_establish", err)
 		}
 	}
 	c.start(a.failed)
 	return c, nil
+}
+
+// ask sends the request of an attempt and returns the answer. librdmacm chooses a local port that
+// is free in the table of the kernel's connection manager, without asking the kernel's TCP, in
+// which siw needs the same port. If that is in use, ask tries others, up to portTries in all.
+func (r *kernelRoute) ask(ctx context.Context, a *attempt) (rawEvent, error) {
+	for try := 1; ; try++ {
+		ev, err := a.ask(ctx)
+		if err == nil || !portInUse(err) || ctx.Err() != nil {
+			return ev, err
+		}
+		// siw binds its socket before it changes the QP, which can therefore be used again.
+		if attr, failed := a.qp.Query(); failed != nil || attr.State != verbs.QPStateInit {
+			return ev, err
+		}
+		a.touched = false
+		if try == portTries || a.ps != PortSpaceTCP || r.cfg.Source.Port() != 0 {
+			return ev, err
+		}
+		if err := r.otherPort(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return ev, err
+		}
+		a.end = r.id()
+	}
+}
+
+// portInUse reports whether the local port of a connection is in use.
+func portInUse(err error) bool {
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
+}
+
+// ask sends the request from the port of the ID and returns the answer.
+func (a *attempt) ask(ctx context.Context) (rawEvent, error) {
+	if err := a.request(ctx); err != nil {
+		return rawEvent{}, err
+	}
+	return a.await(ctx)
 }
 
 // request sends the request. A goroutine of its own makes the call, because with kernel siw it
@@ -212,15 +250,13 @@ func (a *attempt) request(ctx context.Context) error {
 	a.touched = a.dev.iwarp // its QP goes to ERR when the attempt fails
 	a.calling = make(chan struct{})
 	var err error
+	end, param := a.end, a.param
 	go func() {
 		defer close(a.calling)
-		err = a.end.call(func(id rawID) error { return id.connect(a.param) })
+		err = end.call(func(id rawID) error { return id.connect(param) })
 	}()
 	select {
 	case <-a.calling:
-		if portInUse(err) {
-			a.touched = false // siw binds its socket before it changes the QP
-		}
 		return a.end.callError("rdma_connect", err)
 	case <-ctx.Done():
 		return ctx.Err()

@@ -35,8 +35,9 @@ type kernelListener struct {
 	closed  chan struct{}
 }
 
-// portTries is the number of attempts to find a free port. The kernel takes a port that is free in
-// the table of its connection manager; kernel siw needs the same port in TCP.
+// portTries is the number of attempts to find a free port, of a listener as of a connection. The
+// kernel takes a port that is free in the table of its connection manager; kernel siw needs the same
+// port in TCP.
 const portTries = 8
 
 // listenKernel listens on an address of the kernel's devices, or of vctx's.
