@@ -87,18 +87,14 @@ func (a *attempt) abandon(err error) {
 		defer close(done)
 		a.end.destroy()
 	}()
-	// Kernel siw cannot be interrupted while it waits for the peer: first until TCP connects or
-	// gives up, then up to 10 s for the answer. Destroying the QP waits for the same.
-	timer := time.NewTimer(abandonLimit)
+	// Destroying the QP waits for the same.
+	timer := time.NewTimer(a.dev.connectBlocks)
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
 	}
 }
-
-// abandonLimit is the time for which the end of an attempt waits for the kernel to free the ID.
-const abandonLimit = 200 * time.Millisecond
 
 // goneLimit is the time for which an attempt whose QP has failed waits for the reason. On a busy
 // machine the thread that has read a refusal may be late.
@@ -202,20 +198,21 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 }
 
 // ask sends the request of an attempt and returns the answer. librdmacm chooses a local port that
-// is free in the table of the kernel's connection manager, without asking the kernel's TCP, in
-// which siw needs the same port. If that is in use, ask tries others, up to portTries in all.
+// is free in the table of the kernel's connection manager. If the device finds that port in use,
+// ask tries others.
 func (r *kernelRoute) ask(ctx context.Context, a *attempt) (rawEvent, error) {
 	for try := 1; ; try++ {
 		ev, err := a.ask(ctx)
 		if err == nil || !portInUse(err) || ctx.Err() != nil {
 			return ev, err
 		}
-		// siw binds its socket before it changes the QP, which can therefore be used again.
+		// The device has not changed the QP, which can therefore be used again. That of datagrams
+		// is in RTS; its ID may be a member of multicast groups.
 		if attr, failed := a.qp.Query(); failed != nil || attr.State != verbs.QPStateInit {
 			return ev, err
 		}
 		a.touched = false
-		if try == portTries || a.ps != PortSpaceTCP || r.cfg.Source.Port() != 0 {
+		if try > a.dev.portRetries || r.cfg.Source.Port() != 0 {
 			return ev, err
 		}
 		if err := r.otherPort(ctx); err != nil {
@@ -241,8 +238,7 @@ func (a *attempt) ask(ctx context.Context) (rawEvent, error) {
 	return a.await(ctx)
 }
 
-// request sends the request. A goroutine of its own makes the call, because with kernel siw it
-// lasts until TCP has connected.
+// request sends the request. A goroutine of its own makes the call, which can block.
 func (a *attempt) request(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -18,8 +18,7 @@ import (
 )
 
 // kernelListener is an ID that listens. On the wildcard address it is two, one for each address
-// family, because kernel siw refuses IPv4 on a listener for IPv6. It serves one device, or all
-// devices of the kernel that have its address.
+// family. It serves one device, or all devices of the kernel that have its address.
 type kernelListener struct {
 	ends       []*endpoint
 	ps         PortSpace
@@ -35,11 +34,6 @@ type kernelListener struct {
 	closed  chan struct{}
 }
 
-// portTries is the number of attempts to find a free port, of a listener as of a connection. The
-// kernel takes a port that is free in the table of its connection manager; kernel siw needs the same
-// port in TCP.
-const portTries = 8
-
 // listenKernel listens on an address of the kernel's devices, or of vctx's.
 func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (deviceLister, error) {
 	host, port, err := splitAddress(address)
@@ -54,7 +48,7 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 	}
 	var first error
 	for _, ip := range ips {
-		for range portTries {
+		for range 1 + anyRules.portRetries {
 			l, err := listenIP(netip.AddrPortFrom(ip, port), cfg, vctx)
 			if err == nil {
 				return l, nil

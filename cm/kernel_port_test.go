@@ -114,6 +114,19 @@ func TestConnectOtherPortFails(t *testing.T) {
 		fakeverbs.CMNext("rdma_resolve_addr", silence)
 		require.ErrorIs(b, id.Connect(b.untilCalled("rdma_resolve_addr"), qp, cm.ConnParam{}), context.Canceled)
 		require.Equal(b, verbs.QPStateInit, qp.State())
+		// It ends during a call that fails.
+		b.Cleanup(fakeverbs.Release)
+		id = b.resolve(cm.Config{})
+		fakeverbs.Fail("rdma_connect", 1, syscall.EADDRINUSE)
+		fakeverbs.Fail("rdma_resolve_route", 1, syscall.ENOMEM)
+		fakeverbs.Hold("rdma_resolve_route")
+		ctx, cancel := context.WithCancel(soon(b.T))
+		connected := make(chan error, 1)
+		go func() { connected <- id.Connect(ctx, qp, cm.ConnParam{}) }()
+		b.until("rdma_resolve_route waits", fakeverbs.Holding)
+		cancel()
+		fakeverbs.Release()
+		require.ErrorIs(b, b.outcome(connected), context.Canceled)
 	})
 }
 
@@ -123,7 +136,9 @@ func TestConnectNoOtherPort(t *testing.T) {
 		once := func(errno syscall.Errno, connect func() error) {
 			b.Helper()
 			before := fakeverbs.Calls("rdma_connect")
-			require.ErrorIs(b, connect(), errno)
+			err := connect()
+			require.ErrorIs(b, err, errno)
+			require.ErrorContains(b, err, "rdma_connect")
 			require.Equal(b, before+1, fakeverbs.Calls("rdma_connect"))
 		}
 		with := func(cfg cm.Config) func() error {

@@ -20,9 +20,6 @@ import (
 // resolveLimit bounds the search for a neighbour where the context has no deadline.
 const resolveLimit = 10 * time.Second
 
-// resolveStep is how long the kernel searches at a time.
-const resolveStep = 250 * time.Millisecond
-
 // kernelRoute is an ID with a device and a route (after rdma_resolve_addr and rdma_resolve_route).
 type kernelRoute struct {
 	ps     PortSpace
@@ -46,6 +43,7 @@ func (r *kernelRoute) id() *endpoint {
 
 // kernelDevice has what the connection manager must know about a device.
 type kernelDevice struct {
+	rules
 	iwarp                  bool
 	maxORD, maxIRD         int
 	request, reply, reject int // bytes of private data
@@ -59,7 +57,7 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	}
 	// A depth of librdmacm has 8 bits, and 255 means the maximum of the device. We pass the maximum
 	// itself.
-	d := kernelDevice{maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
+	d := kernelDevice{rules: anyRules, maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
 	own, err := verbs.Own[verbs.ProviderKernelDevice](vctx.Device().Provider())
 	if err != nil {
 		return kernelDevice{}, err
@@ -69,13 +67,15 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	case iwarp && ps == PortSpaceUDP:
 		return kernelDevice{}, fmt.Errorf("%w: datagrams on %v: iWARP has none", verbs.ErrNotSupported, vctx.Device())
 	case iwarp:
-		d.iwarp = true
-		// Kernel siw writes a wrong length for 252 to 255 bytes. The interface allows up to 255.
-		d.request, d.reply, d.reject = 251, 251, 251
+		d.iwarp, d.rules = true, rulesOf(iwarpDevices)
+		d.request, d.reply, d.reject = 255, 255, 255 // what the interface of the kernel allows
 	case ps == PortSpaceUDP:
 		d.request, d.reply, d.reject = 216-cmaHeader, 136, 136
 	default:
 		d.request, d.reply, d.reject = 92-cmaHeader, 196, 148
+	}
+	if most := d.privateData; most > 0 {
+		d.request, d.reply, d.reject = min(d.request, most), min(d.reply, most), min(d.reject, most)
 	}
 	return d, nil
 }
@@ -148,11 +148,10 @@ func noKernelDevice(err error) error {
 	return err
 }
 
-// neighbour resolves the address. Linux 6.1 was seen to notice the answer of a neighbour only when
-// the time of the request was over. So neighbour makes several requests with a short time.
+// neighbour resolves the address, by several requests with a short time.
 func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
-		step := max(min(resolveStep, time.Until(end)), time.Millisecond)
+		step := max(min(anyRules.neighbourStep, time.Until(end)), time.Millisecond)
 		if err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.at, step) }); err != nil {
 			return r.end.callError("rdma_resolve_addr", err)
 		}
