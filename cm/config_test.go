@@ -11,23 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goverbs/goverbs/verbs"
 )
-
-func TestDepth(t *testing.T) {
-	for _, c := range []struct{ v, want int }{{0, 128}, {None, 0}, {1, 1}, {128, 128}} {
-		got, err := Depth("InitiatorDepth", c.v, 128)
-		require.NoError(t, err)
-		require.Equal(t, c.want, got)
-	}
-	_, err := Depth("InitiatorDepth", 129, 128)
-	require.ErrorIs(t, err, verbs.ErrLimit)
-	require.EqualError(t, err, "InitiatorDepth: 129 exceeds the limit 128")
-	_, err = Depth("ResponderResources", -2, 128)
-	require.ErrorIs(t, err, verbs.ErrInvalid)
-	require.ErrorContains(t, err, "ResponderResources -2")
-}
 
 func TestOpErrorIsANetError(t *testing.T) {
 	var err error = opError("Connect", "h:1", fmt.Errorf("%w after 10s", ErrSetupTimeout))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -42,10 +43,10 @@ func (a *attempt) begin(param ConnParam, most int) (err error) {
 		return err
 	}
 	p := rawParam{qpn: a.qp.Num(), srq: a.qp.SRQ() != nil, data: param.PrivateData}
-	if p.initiatorDepth, err = Depth("InitiatorDepth", param.InitiatorDepth, a.dev.maxORD); err != nil {
+	if p.initiatorDepth, err = cmprovider.Depth("InitiatorDepth", param.InitiatorDepth, a.dev.maxORD); err != nil {
 		return err
 	}
-	if p.responderResources, err = Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD); err != nil {
+	if p.responderResources, err = cmprovider.Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD); err != nil {
 		return err
 	}
 	if p.retryCount, err = retries("RetryCount", param.RetryCount, DefaultRetryCount); err != nil {

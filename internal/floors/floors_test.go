@@ -34,24 +34,24 @@ var floorOf = map[string]int{
 	"testbed/programs":    mains, // tests only
 	"testbed/soak":        mains,
 
-	"cmd/goverbs/internal/cli":      11,
-	"cmd/goverbs/internal/demo":     10,
-	"cmd/goverbs/internal/rping":    10,
-	"cmd/goverbs/internal/fabrics":  10,
-	"cmd/goverbs/internal/run":      10,
+	"cmd/goverbs/internal/cli":      13,
+	"cmd/goverbs/internal/demo":     12,
+	"cmd/goverbs/internal/rping":    12,
+	"cmd/goverbs/internal/fabrics":  12,
+	"cmd/goverbs/internal/run":      12,
 	"cmd/goverbs/internal/devices":  parts,
 	"cmd/goverbs/internal/output":   parts,
 	"cmd/goverbs/internal/shutdown": parts,
 	"cmd/goverbs/internal/version":  parts,
 
-	"compat/dat": 8,
+	"compat/dat": 10,
 
-	"compat/ibcompat":                 7,
+	"compat/ibcompat":                 9,
 	"compat/ibcompat/internal/wire":   0,
-	"compat/ibcompat/internal/engine": 5,
-	"compat/ibcompat/scenario":        8,
+	"compat/ibcompat/internal/engine": 7,
+	"compat/ibcompat/scenario":        10,
 
-	"goverbstest": 7, // for tests of programs; it uses suites
+	"goverbstest": 9, // for tests of programs; it uses suites
 
 	"verbstest":         suites, // nothing below imports these
 	"usiw/usiwtest":     suites,
@@ -63,17 +63,19 @@ var floorOf = map[string]int{
 
 	"cmd/goverbs/internal/clitest": suites,
 
-	"usiw": 5,
+	"usiw": 7,
 
-	"internal/forward": 5,
+	"internal/forward": 7,
 
-	"rsocket": 5,
+	"rsocket": 7,
 
-	"cm":  4,
+	"cm":  6,
 	"ext": 4,
 
 	"internal/regmem": 4,
 	"internal/netdev": 4,
+
+	"internal/cmprovider": 4,
 
 	"usiw/internal/testhook": 4, // imported by siw and usiw/usiwtest only
 
@@ -107,9 +109,9 @@ var floorOf = map[string]int{
 }
 
 const (
-	suites = 6
-	parts  = 9 // from here on up: parts of commands
-	mains  = 12
+	suites = 8
+	parts  = 11 // from here on up: parts of commands
+	mains  = 14
 )
 
 // library reports whether a package must do with few dependencies: all but commands, test suites
