@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -36,6 +34,9 @@ type kernelListener struct {
 
 // listenKernel listens on an address of the kernel's devices, or of vctx's.
 func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (deviceLister, error) {
+	if err := librdmacm.load(); err != nil {
+		return nil, err
+	}
 	host, port, err := splitAddress(address)
 	if err != nil {
 		return nil, err

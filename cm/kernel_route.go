@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -95,6 +93,9 @@ func checkPrivate(data []byte, most int) error {
 // vctx if that is not nil. The error Is ErrNoDevice if there is none.
 func resolveKernel(ctx context.Context, address string, cfg Config,
 	vctx *verbs.Context) (Route, *verbs.Context, error) {
+	if err := librdmacm.load(); err != nil {
+		return nil, nil, err
+	}
 	host, port, err := splitAddress(address)
 	switch {
 	case err != nil:
