@@ -9,6 +9,7 @@ package cm
 import "C"
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -21,44 +22,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Only this file calls librdmacm. A rawID must not be used after destroy; its owner ensures that.
+// Only this file calls librdmacm.
 
-// rawChannel is an event channel (struct rdma_event_channel).
-type rawChannel struct{ c *C.struct_rdma_event_channel }
+// cLibrary is librdmacm in C.
+type cLibrary struct{}
 
-// rawID is a connection identifier (struct rdma_cm_id).
-type rawID struct{ c *C.struct_rdma_cm_id }
+func library() rdmaLibrary { return cLibrary{} }
 
-// rawEvent is a copy of an event that has been acknowledged.
-type rawEvent struct {
-	event  Event
-	status int // negative errno, or a reason
-	key    uintptr
-	group  uintptr
-	id     rawID     // of a request
-	end    *endpoint // the endpoint for id, once there is one
-	// From the view of the receiver of the event: what the peer asks of us, and what it offers.
-	responderResources, initiatorDepth int
-	datagram                           Datagram
-	data                               []byte
+// cChannel is a struct rdma_event_channel, and a file with which to wait for its events.
+type cChannel struct {
+	c    *C.struct_rdma_event_channel
+	file *eventfd.File
 }
 
-// rawParam has the parameters of connect, accept and reject.
-type rawParam struct {
-	qpn                     uint32
-	responderResources      int
-	initiatorDepth          int
-	retryCount, rnrRetryCnt uint8
-	srq                     bool
-	data                    []byte
-}
-
-// rawPlace is the device and the addresses of an ID.
-type rawPlace struct {
-	local, remote netip.AddrPort
-	device        string // "" = bound to none
-	port          int
-}
+// cID is a struct rdma_cm_id.
+type cID struct{ c *C.struct_rdma_cm_id }
 
 // errno turns the result of a function in cgo_cm.c into an error.
 func errno(rc C.int) error {
@@ -86,28 +64,34 @@ var loadLibrary = sync.OnceValue(func() error {
 	})
 })
 
-// openRaw opens an event channel, and a file with which to wait for its events.
-func openRaw() (rawChannel, *eventfd.File, error) {
+func (cLibrary) load() error {
 	if err := loadLibrary(); err != nil {
-		return rawChannel{}, nil, fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, err)
+		return fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, err)
 	}
-	var ch rawChannel
-	var fd C.int
-	if err := errno(C.gocm_open(&ch.c, &fd)); err != nil {
-		return rawChannel{}, nil, err
-	}
-	file, err := eventfd.New(int(fd), "rdma_cm")
-	if err != nil {
-		ch.close()
-		return rawChannel{}, nil, err
-	}
-	return ch, file, nil
+	return nil
 }
 
-func (ch rawChannel) close() { C.gocm_close(ch.c) }
+func (cLibrary) open() (rawChannel, error) {
+	var ch cChannel
+	var fd C.int
+	if err := errno(C.gocm_open(&ch.c, &fd)); err != nil {
+		return nil, err
+	}
+	var err error
+	if ch.file, err = eventfd.New(int(fd), "rdma_cm"); err != nil {
+		ch.close()
+		return nil, err
+	}
+	return ch, nil
+}
 
-// next takes an event; the error is EAGAIN if there is none.
-func (ch rawChannel) next() (rawEvent, error) {
+func (ch cChannel) close() { C.gocm_close(ch.c) }
+
+func (ch cChannel) wait(done func() bool) error { return ch.file.Wait(context.Background(), done) }
+
+func (ch cChannel) stop() { _ = ch.file.Close() } // it ends the wait, also if it returns an error
+
+func (ch cChannel) next() (rawEvent, error) {
 	var e C.struct_gocm_event
 	if err := errno(C.gocm_next(ch.c, &e)); err != nil {
 		return rawEvent{}, err
@@ -117,7 +101,7 @@ func (ch rawChannel) next() (rawEvent, error) {
 		status:             int(e.status),
 		key:                uintptr(e.key),
 		group:              uintptr(e.group),
-		id:                 rawID{e.id},
+		id:                 cID{e.id},
 		responderResources: int(e.responder_resources),
 		initiatorDepth:     int(e.initiator_depth),
 		datagram: Datagram{AH: *(*verbs.AHAttr)(unsafe.Pointer(&e.ah)), QPN: uint32(e.qp_num),
@@ -126,14 +110,17 @@ func (ch rawChannel) next() (rawEvent, error) {
 	}, nil
 }
 
-func (ch rawChannel) create(key uintptr, ps PortSpace) (id rawID, err error) {
-	err = errno(C.gocm_create(ch.c, C.uintptr_t(key), C.int(ps), &id.c))
-	return id, err
+func (ch cChannel) create(key uintptr, ps PortSpace) (rawID, error) {
+	var id cID
+	if err := errno(C.gocm_create(ch.c, C.uintptr_t(key), C.int(ps), &id.c)); err != nil {
+		return nil, err
+	}
+	return id, nil
 }
 
-func (id rawID) setKey(key uintptr) { C.gocm_set_key(id.c, C.uintptr_t(key)) }
+func (id cID) setKey(key uintptr) { C.gocm_set_key(id.c, C.uintptr_t(key)) }
 
-func (id rawID) bind(a netip.AddrPort) error {
+func (id cID) bind(a netip.AddrPort) error {
 	c, err := cAddr(a)
 	if err != nil {
 		return err
@@ -141,7 +128,7 @@ func (id rawID) bind(a netip.AddrPort) error {
 	return errno(C.gocm_bind(id.c, &c))
 }
 
-func (id rawID) resolveAddr(from, to netip.AddrPort, limit time.Duration) error {
+func (id cID) resolveAddr(from, to netip.AddrPort, limit time.Duration) error {
 	var src C.struct_gocm_addr
 	dst, err := cAddr(to)
 	if err != nil {
@@ -155,46 +142,42 @@ func (id rawID) resolveAddr(from, to netip.AddrPort, limit time.Duration) error 
 	return errno(C.gocm_resolve_addr(id.c, &src, &dst, C.int(limit.Milliseconds())))
 }
 
-func (id rawID) resolveRoute(limit time.Duration) error {
+func (id cID) resolveRoute(limit time.Duration) error {
 	return errno(C.gocm_resolve_route(id.c, C.int(limit.Milliseconds())))
 }
 
-func (id rawID) setTOS(tos uint8) error { return errno(C.gocm_set_tos(id.c, C.uint8_t(tos))) }
+func (id cID) setTOS(tos uint8) error { return errno(C.gocm_set_tos(id.c, C.uint8_t(tos))) }
 
-// setAckTimeout sets the code of the time after which packets are sent again.
-func (id rawID) setAckTimeout(code uint8) error {
+func (id cID) setAckTimeout(code uint8) error {
 	return errno(C.gocm_set_ack_timeout(id.c, C.uint8_t(code)))
 }
 
-// setReuseAddr lets other IDs have the address of this one.
-func (id rawID) setReuseAddr() error { return errno(C.gocm_set_reuseaddr(id.c)) }
+func (id cID) setReuseAddr() error { return errno(C.gocm_set_reuseaddr(id.c)) }
 
-// setAFOnly restricts an ID to connections of its own address family.
-func (id rawID) setAFOnly() error { return errno(C.gocm_set_afonly(id.c)) }
+func (id cID) setAFOnly() error { return errno(C.gocm_set_afonly(id.c)) }
 
-func (id rawID) connect(p rawParam) error {
+func (id cID) connect(p rawParam) error {
 	c := p.c()
 	return errno(C.gocm_connect(id.c, &c))
 }
 
-func (id rawID) accept(p rawParam) error {
+func (id cID) accept(p rawParam) error {
 	c := p.c()
 	return errno(C.gocm_accept(id.c, &c))
 }
 
-func (id rawID) reject(data []byte) error {
+func (id cID) reject(data []byte) error {
 	c := rawParam{data: data}.c()
 	return errno(C.gocm_reject(id.c, &c))
 }
 
-func (id rawID) establish() error         { return errno(C.gocm_establish(id.c)) }
-func (id rawID) listen(backlog int) error { return errno(C.gocm_listen(id.c, C.int(backlog))) }
-func (id rawID) disconnect() error        { return errno(C.gocm_disconnect(id.c)) }
+func (id cID) establish() error         { return errno(C.gocm_establish(id.c)) }
+func (id cID) listen(backlog int) error { return errno(C.gocm_listen(id.c, C.int(backlog))) }
+func (id cID) disconnect() error        { return errno(C.gocm_disconnect(id.c)) }
 
-// destroy frees the ID. It waits only for a call of next in progress.
-func (id rawID) destroy() error { return errno(C.gocm_destroy(id.c)) }
+func (id cID) destroy() error { return errno(C.gocm_destroy(id.c)) }
 
-func (id rawID) join(group netip.AddrPort, key uintptr) error {
+func (id cID) join(group netip.AddrPort, key uintptr) error {
 	c, err := cAddr(group)
 	if err != nil {
 		return err
@@ -202,7 +185,7 @@ func (id rawID) join(group netip.AddrPort, key uintptr) error {
 	return errno(C.gocm_join(id.c, &c, C.uintptr_t(key)))
 }
 
-func (id rawID) leave(group netip.AddrPort) error {
+func (id cID) leave(group netip.AddrPort) error {
 	c, err := cAddr(group)
 	if err != nil {
 		return err
@@ -210,7 +193,7 @@ func (id rawID) leave(group netip.AddrPort) error {
 	return errno(C.gocm_leave(id.c, &c))
 }
 
-func (id rawID) where() (p rawPlace) {
+func (id cID) where() (p rawPlace) {
 	var local, remote C.struct_gocm_addr
 	var dev C.struct_gocm_device
 	C.gocm_where(id.c, &local, &remote, &dev)
@@ -218,8 +201,7 @@ func (id rawID) where() (p rawPlace) {
 		port: int(dev.port)}
 }
 
-// qpAttr asks for the attributes with which a QP goes to a state (rdma_init_qp_attr(3)).
-func (id rawID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
+func (id cID) qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
 	var a C.struct_gocm_qp_attr
 	var mask C.int
 	if err := errno(C.gocm_qp_attr(id.c, C.int(to), &a, &mask)); err != nil {

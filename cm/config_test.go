@@ -11,23 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goverbs/goverbs/verbs"
 )
-
-func TestDepth(t *testing.T) {
-	for _, c := range []struct{ v, want int }{{0, 128}, {None, 0}, {1, 1}, {128, 128}} {
-		got, err := Depth("InitiatorDepth", c.v, 128)
-		require.NoError(t, err)
-		require.Equal(t, c.want, got)
-	}
-	_, err := Depth("InitiatorDepth", 129, 128)
-	require.ErrorIs(t, err, verbs.ErrLimit)
-	require.EqualError(t, err, "InitiatorDepth: 129 exceeds the limit 128")
-	_, err = Depth("ResponderResources", -2, 128)
-	require.ErrorIs(t, err, verbs.ErrInvalid)
-	require.ErrorContains(t, err, "ResponderResources -2")
-}
 
 func TestOpErrorIsANetError(t *testing.T) {
 	var err error = opError("Connect", "h:1", fmt.Errorf("%w after 10s", ErrSetupTimeout))
@@ -90,17 +74,4 @@ func TestEventErrors(t *testing.T) {
 	var ne net.Error
 	require.ErrorAs(t, opError("Connect", "h:1", ErrRejected), &ne)
 	require.False(t, ne.Temporary()) //nolint:staticcheck // net.Error has it
-}
-
-// TestPortTaken: only an error of Connect is cured by another local port.
-func TestPortTaken(t *testing.T) {
-	for _, errno := range []syscall.Errno{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL} {
-		require.True(t, PortTaken(&OpError{Op: "Connect", Err: errno}))
-		require.True(t, PortTaken(
-			errors.Join(fmt.Errorf("to the store: %w", &OpError{Op: "Connect", Err: &EventError{Err: errno}}))))
-		require.False(t, PortTaken(&OpError{Op: "Resolve", Err: errno}), "an address of another host")
-		require.False(t, PortTaken(errno))
-	}
-	require.False(t, PortTaken(&OpError{Op: "Connect", Err: syscall.ECONNREFUSED}))
-	require.False(t, PortTaken(nil))
 }

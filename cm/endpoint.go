@@ -183,24 +183,10 @@ const (
 
 // DialEndpoint connects to address, "host:port" ([Resolve] and [ID.Connect]). The caller closes the
 // endpoint. After an error nothing is left open.
-//
-// librdmacm can choose a local port that the TCP of kernel siw finds in use. Then DialEndpoint
-// tries again, unless cfg.Source has a port or the QP is the caller's.
 func DialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
-	const op = "DialEndpoint"
-	for tries := 1; ; tries++ {
-		ep, err := dialEndpoint(ctx, address, cfg, ecfg)
-		if err == nil {
-			return ep, nil
-		}
-		if tries == dialTries || !PortTaken(err) || cfg.Source.Port() != 0 || ecfg.QP != nil || ctx.Err() != nil {
-			return nil, opError(op, address, err)
-		}
-	}
+	ep, err := dialEndpoint(ctx, address, cfg, ecfg)
+	return ep, opError("DialEndpoint", address, err)
 }
-
-// dialTries is how often a connection is tried from different ports.
-const dialTries = 8
 
 func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
 	id, err := Resolve(ctx, address, cfg)

@@ -48,19 +48,6 @@ func (e *RejectedError) Error() string {
 // Is reports whether target is ErrRejected.
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
-// PortTaken reports whether a Connect failed because its local port is in use, so that another
-// attempt, with a new ID, can succeed: librdmacm chooses a port without asking the TCP of the
-// kernel, which kernel siw needs. A QP of a device of the kernel is still in INIT and can be used
-// again. [DialEndpoint] tries again by itself.
-func PortTaken(err error) bool {
-	var op *OpError
-	return errors.As(err, &op) && op.Op == "Connect" && portInUse(op.Err)
-}
-
-func portInUse(err error) bool {
-	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
-}
-
 // OpError is the error of a call: the call, its address, and the cause. It is a net.Error.
 type OpError struct {
 	Op   string // the call, for example "Connect"

@@ -113,6 +113,9 @@ func bindQP(vctx *verbs.Context, qp *verbs.QP, bind func(*verbs.QP) error) error
 // the kernel with an errno is the reason, also of a refusal, the error wraps an *[EventError]. An
 // ID connects once.
 //
+// librdmacm can choose a local port that the TCP of kernel siw finds in use. Connect then tries up
+// to seven others, unless Config.Source has a port.
+//
 // After a Connect that was given up, kernel siw uses the QP until the peer answers, or for 10 s;
 // the QP's Close waits for that.
 func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -9,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -41,10 +41,10 @@ func (a *attempt) begin(param ConnParam, most int) (err error) {
 		return err
 	}
 	p := rawParam{qpn: a.qp.Num(), srq: a.qp.SRQ() != nil, data: param.PrivateData}
-	if p.initiatorDepth, err = Depth("InitiatorDepth", param.InitiatorDepth, a.dev.maxORD); err != nil {
+	if p.initiatorDepth, err = cmprovider.Depth("InitiatorDepth", param.InitiatorDepth, a.dev.maxORD); err != nil {
 		return err
 	}
-	if p.responderResources, err = Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD); err != nil {
+	if p.responderResources, err = cmprovider.Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD); err != nil {
 		return err
 	}
 	if p.retryCount, err = retries("RetryCount", param.RetryCount, DefaultRetryCount); err != nil {
@@ -86,18 +86,14 @@ func (a *attempt) abandon(err error) {
 		defer close(done)
 		a.end.destroy()
 	}()
-	// Kernel siw cannot be interrupted while it waits for the peer: first until TCP connects or
-	// gives up, then up to 10 s for the answer. Destroying the QP waits for the same.
-	timer := time.NewTimer(abandonLimit)
+	// Destroying the QP waits for the same.
+	timer := time.NewTimer(a.dev.connectBlocks)
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
 	}
 }
-
-// abandonLimit is the time for which the end of an attempt waits for the kernel to free the ID.
-const abandonLimit = 200 * time.Millisecond
 
 // goneLimit is the time for which an attempt whose QP has failed waits for the reason. On a busy
 // machine the thread that has read a refusal may be late.
@@ -155,9 +151,9 @@ func (a *attempt) judge(ev rawEvent) error {
 // Connect implements Route.
 func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) (conn ProviderConn, err error) {
 	r.taken = true
-	a := &attempt{end: r.end, dev: r.dev, ps: r.ps, qp: qp}
+	a := &attempt{end: r.id(), dev: r.dev, ps: r.ps, qp: qp}
 	if err := a.begin(param, r.dev.request); err != nil {
-		r.end.destroy()
+		a.end.destroy()
 		return nil, err
 	}
 	defer func() { a.finish(err) }()
@@ -166,14 +162,11 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 			return nil, err
 		}
 	}
-	if err := a.request(ctx); err != nil {
-		return nil, err
-	}
-	ev, err := a.await(ctx)
+	ev, err := r.ask(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	c := &kernelConn{end: r.end, qp: qp, dev: a.dev, ps: a.ps, private: ev.data, datagram: ev.datagram}
+	c := &kernelConn{end: a.end, qp: qp, dev: a.dev, ps: a.ps, private: ev.data, datagram: ev.datagram}
 	switch {
 	case a.ps == PortSpaceUDP:
 		c.peer = [2]int{-1, -1}
@@ -192,19 +185,59 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 		c.ird = min(a.param.responderResources, ev.responderResources)
 		c.peer = [2]int{ev.responderResources, ev.initiatorDepth} // an event has the view of its receiver
 		a.touched = true
-		if err := raise(r.end, qp, c.ord, c.ird, a.minRNR); err != nil {
+		if err := raise(a.end, qp, c.ord, c.ird, a.minRNR); err != nil {
 			return nil, err
 		}
-		if err := r.end.call(rawID.establish); err != nil {
-			return nil, r.end.callError("rdma_establish", err)
+		if err := a.end.call(rawID.establish); err != nil {
+			return nil, a.end.callError("rdma_establish", err)
 		}
 	}
 	c.start(a.failed)
 	return c, nil
 }
 
-// request sends the request. A goroutine of its own makes the call, because with kernel siw it
-// lasts until TCP has connected.
+// ask sends the request of an attempt and returns the answer. librdmacm chooses a local port that
+// is free in the table of the kernel's connection manager. If the device finds that port in use,
+// ask tries others.
+func (r *kernelRoute) ask(ctx context.Context, a *attempt) (rawEvent, error) {
+	for try := 1; ; try++ {
+		ev, err := a.ask(ctx)
+		if err == nil || !portInUse(err) || ctx.Err() != nil {
+			return ev, err
+		}
+		// The device has not changed the QP, which can therefore be used again. That of datagrams
+		// is in RTS; its ID may be a member of multicast groups.
+		if attr, failed := a.qp.Query(); failed != nil || attr.State != verbs.QPStateInit {
+			return ev, err
+		}
+		a.touched = false
+		if try > a.dev.portRetries || r.cfg.Source.Port() != 0 {
+			return ev, err
+		}
+		if err := r.otherPort(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return ev, err
+		}
+		a.end = r.id()
+	}
+}
+
+// portInUse reports whether the local port of a connection is in use.
+func portInUse(err error) bool {
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
+}
+
+// ask sends the request from the port of the ID and returns the answer.
+func (a *attempt) ask(ctx context.Context) (rawEvent, error) {
+	if err := a.request(ctx); err != nil {
+		return rawEvent{}, err
+	}
+	return a.await(ctx)
+}
+
+// request sends the request. A goroutine of its own makes the call, which can block.
 func (a *attempt) request(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -212,15 +245,13 @@ func (a *attempt) request(ctx context.Context) error {
 	a.touched = a.dev.iwarp // its QP goes to ERR when the attempt fails
 	a.calling = make(chan struct{})
 	var err error
+	end, param := a.end, a.param
 	go func() {
 		defer close(a.calling)
-		err = a.end.call(func(id rawID) error { return id.connect(a.param) })
+		err = end.call(func(id rawID) error { return id.connect(param) })
 	}()
 	select {
 	case <-a.calling:
-		if portInUse(err) {
-			a.touched = false // siw binds its socket before it changes the QP
-		}
 		return a.end.callError("rdma_connect", err)
 	case <-ctx.Done():
 		return ctx.Err()

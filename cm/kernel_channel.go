@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
-	"context"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/goverbs/goverbs/internal/eventfd"
 )
 
 // channel is the event channel that all kernel IDs of the process share. It exists while there are
@@ -18,7 +13,6 @@ import (
 // they are taken. So no ID waits for the events of another.
 type channel struct {
 	raw  rawChannel
-	file *eventfd.File
 	done chan struct{} // closed when the dispatcher has ended
 
 	mu   sync.Mutex
@@ -42,11 +36,11 @@ func acquireChannel() (*channel, error) {
 		ch.mu.Unlock()
 		return ch, nil
 	}
-	raw, file, err := openRaw()
+	raw, err := librdmacm.open()
 	if err != nil {
 		return nil, callError("rdma_create_event_channel", "", err)
 	}
-	ch := &channel{raw: raw, file: file, done: make(chan struct{}), refs: 1, ends: make(map[uintptr]*endpoint)}
+	ch := &channel{raw: raw, done: make(chan struct{}), refs: 1, ends: make(map[uintptr]*endpoint)}
 	shared.ch = ch
 	go ch.dispatch()
 	return ch, nil
@@ -68,18 +62,18 @@ func (ch *channel) release() (last bool) {
 
 // end ends a channel without references.
 func (ch *channel) end() {
-	_ = ch.file.Close() // this ends the dispatcher, also if it returns an error
+	ch.raw.stop()
 	<-ch.done
 	ch.raw.close()
 }
 
-// dispatch takes events until the file is closed. It waits only for events.
+// dispatch takes events until the channel is stopped. It waits only for events.
 func (ch *channel) dispatch() {
 	defer close(ch.done)
 	for {
 		var ev rawEvent
 		var failure error
-		err := ch.file.Wait(context.Background(), func() bool {
+		err := ch.raw.wait(func() bool {
 			ev, failure = ch.raw.next()
 			return failure != syscall.EAGAIN
 		})
@@ -125,7 +119,7 @@ func (ch *channel) addLocked(raw rawID) *endpoint {
 	ch.last++
 	e := &endpoint{ch: ch, key: ch.last, raw: raw, wake: make(chan struct{}, 1)}
 	ch.ends[e.key] = e
-	if raw.c != nil {
+	if raw != nil {
 		raw.setKey(e.key)
 	}
 	return e
@@ -138,7 +132,7 @@ func newEndpoint(ps PortSpace) (*endpoint, error) {
 		return nil, err
 	}
 	ch.mu.Lock()
-	e := ch.addLocked(rawID{})
+	e := ch.addLocked(nil)
 	ch.mu.Unlock()
 	// No event can come before the ID is used.
 	if e.raw, err = ch.raw.create(e.key, ps); err != nil {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -18,8 +16,6 @@ import (
 const (
 	// closeLimit bounds the wait for a peer's answer to the end of a connection.
 	closeLimit = 3 * time.Second
-	// eventLimit bounds the wait for the reason of a flush.
-	eventLimit = 2 * time.Second
 	// drainLimit bounds the wait for the device to flush what was posted.
 	drainLimit = 10 * time.Second
 )
@@ -80,9 +76,7 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 		case <-failed:
 			failed = nil
 			if errors.Is(c.qpErr(), verbs.WCWRFlushErr) {
-				// Kernel siw flushes when the stream has ended. The event with the reason comes a
-				// little later.
-				late = time.After(eventLimit)
+				late = time.After(c.dev.reasonLate)
 			} else {
 				c.finish(c.qpErr())
 			}

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (

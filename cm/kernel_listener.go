@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -18,8 +16,7 @@ import (
 )
 
 // kernelListener is an ID that listens. On the wildcard address it is two, one for each address
-// family, because kernel siw refuses IPv4 on a listener for IPv6. It serves one device, or all
-// devices of the kernel that have its address.
+// family. It serves one device, or all devices of the kernel that have its address.
 type kernelListener struct {
 	ends       []*endpoint
 	ps         PortSpace
@@ -35,12 +32,11 @@ type kernelListener struct {
 	closed  chan struct{}
 }
 
-// portTries is the number of attempts to find a free port. The kernel takes a port that is free in
-// the table of its connection manager; kernel siw needs the same port in TCP.
-const portTries = 8
-
 // listenKernel listens on an address of the kernel's devices, or of vctx's.
 func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (deviceLister, error) {
+	if err := librdmacm.load(); err != nil {
+		return nil, err
+	}
 	host, port, err := splitAddress(address)
 	if err != nil {
 		return nil, err
@@ -53,7 +49,7 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 	}
 	var first error
 	for _, ip := range ips {
-		for range portTries {
+		for range 1 + anyRules.portRetries {
 			l, err := listenIP(netip.AddrPortFrom(ip, port), cfg, vctx)
 			if err == nil {
 				return l, nil

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -18,7 +16,7 @@ import (
 // JoinMulticast implements ProviderMulticaster.
 func (r *kernelRoute) JoinMulticast(ctx context.Context, qp *verbs.QP,
 	group netip.Addr) (Datagram, func() error, error) {
-	return r.end.joinAttached(ctx, r.ps, qp, group)
+	return r.id().joinAttached(ctx, r.ps, qp, group)
 }
 
 // JoinMulticast implements ProviderMulticaster.

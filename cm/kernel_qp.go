@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -22,7 +21,7 @@ func bindKernel(end *endpoint, qp *verbs.QP) error {
 	if qp.Type() != verbs.QPTypeUD {
 		// The kernel does not set the right to read while it knows no depth, and on iWARP other
 		// attributes are missing.
-		attr.AccessFlags |= remoteAccess
+		attr.AccessFlags |= cmprovider.RemoteAccess
 		mask |= verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	}
 	if attr.PortNum == 0 {

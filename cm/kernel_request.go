@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -20,7 +18,7 @@ type kernelRequest struct {
 	dev           kernelDevice
 	local, remote kernelAddr
 	private       []byte
-	ord, ird      int // the peer's
+	ord, ird      int // the peer's, -1 if it sent none
 	port          int
 	ackTimeout    uint8
 }
@@ -30,8 +28,13 @@ func (r *kernelRequest) prepare() (err error) {
 	if r.vctx, err = kernelContext(r.vctx, r.device, "the request is"); err != nil {
 		return err
 	}
-	r.dev, err = deviceOf(r.vctx, r.ps)
-	return err
+	if r.dev, err = deviceOf(r.vctx, r.ps); err != nil {
+		return err
+	}
+	if r.dev.silentDepths && r.ord == 0 && r.ird == 0 {
+		r.ord, r.ird = -1, -1
+	}
+	return nil
 }
 
 // context implements contexter.
@@ -47,15 +50,7 @@ func (r *kernelRequest) RemoteAddr() net.Addr { return r.remote }
 func (r *kernelRequest) PrivateData() []byte { return r.private }
 
 // Depths implements ProviderRequest.
-func (r *kernelRequest) Depths() (ord, ird int) {
-	if r.silent() {
-		return -1, -1
-	}
-	return r.ord, r.ird
-}
-
-// silent reports whether the peer sent no depths: kernel siw then has 0 for both.
-func (r *kernelRequest) silent() bool { return r.dev.iwarp && r.ord == 0 && r.ird == 0 }
+func (r *kernelRequest) Depths() (ord, ird int) { return r.ord, r.ird }
 
 // PortNum implements ProviderRequest.
 func (r *kernelRequest) PortNum() int { return r.port }
@@ -77,7 +72,7 @@ func (r *kernelRequest) Accept(ctx context.Context, qp *verbs.QP, param ConnPara
 	if err := r.end.setAckTimeout(r.ackTimeout); err != nil {
 		return nil, err
 	}
-	if !r.silent() {
+	if r.ord >= 0 {
 		a.param.initiatorDepth = min(a.param.initiatorDepth, r.ird)
 		a.param.responderResources = min(a.param.responderResources, r.ord)
 	}

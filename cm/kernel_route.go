@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
-
 package cm
 
 import (
@@ -10,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,21 +18,30 @@ import (
 // resolveLimit bounds the search for a neighbour where the context has no deadline.
 const resolveLimit = 10 * time.Second
 
-// resolveStep is how long the kernel searches at a time.
-const resolveStep = 250 * time.Millisecond
-
 // kernelRoute is an ID with a device and a route (after rdma_resolve_addr and rdma_resolve_route).
 type kernelRoute struct {
 	ps     PortSpace
 	remote kernelAddr
+	cfg    Config         // as Resolve got it
+	vctx   *verbs.Context // of the device
 
-	end   *endpoint
 	dev   kernelDevice
-	taken bool // Connect has taken end, and destroys it
+	taken bool // Connect owns the ID, and destroys it
+
+	mu  sync.Mutex
+	end *endpoint // Connect replaces it to get another port
+}
+
+// id returns the current ID of the route.
+func (r *kernelRoute) id() *endpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end
 }
 
 // kernelDevice has what the connection manager must know about a device.
 type kernelDevice struct {
+	rules
 	iwarp                  bool
 	maxORD, maxIRD         int
 	request, reply, reject int // bytes of private data
@@ -47,7 +55,7 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	}
 	// A depth of librdmacm has 8 bits, and 255 means the maximum of the device. We pass the maximum
 	// itself.
-	d := kernelDevice{maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
+	d := kernelDevice{rules: anyRules, maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
 	own, err := verbs.Own[verbs.ProviderKernelDevice](vctx.Device().Provider())
 	if err != nil {
 		return kernelDevice{}, err
@@ -57,13 +65,15 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	case iwarp && ps == PortSpaceUDP:
 		return kernelDevice{}, fmt.Errorf("%w: datagrams on %v: iWARP has none", verbs.ErrNotSupported, vctx.Device())
 	case iwarp:
-		d.iwarp = true
-		// Kernel siw writes a wrong length for 252 to 255 bytes. The interface allows up to 255.
-		d.request, d.reply, d.reject = 251, 251, 251
+		d.iwarp, d.rules = true, rulesOf(iwarpDevices)
+		d.request, d.reply, d.reject = 255, 255, 255 // what the interface of the kernel allows
 	case ps == PortSpaceUDP:
 		d.request, d.reply, d.reject = 216-cmaHeader, 136, 136
 	default:
 		d.request, d.reply, d.reject = 92-cmaHeader, 196, 148
+	}
+	if most := d.privateData; most > 0 {
+		d.request, d.reply, d.reject = min(d.request, most), min(d.reply, most), min(d.reject, most)
 	}
 	return d, nil
 }
@@ -83,6 +93,9 @@ func checkPrivate(data []byte, most int) error {
 // vctx if that is not nil. The error Is ErrNoDevice if there is none.
 func resolveKernel(ctx context.Context, address string, cfg Config,
 	vctx *verbs.Context) (Route, *verbs.Context, error) {
+	if err := librdmacm.load(); err != nil {
+		return nil, nil, err
+	}
 	host, port, err := splitAddress(address)
 	switch {
 	case err != nil:
@@ -99,9 +112,9 @@ func resolveKernel(ctx context.Context, address string, cfg Config,
 		if port == 0 && !ip.IsMulticast() { // a group has no ports
 			return nil, nil, fmt.Errorf("%w: port 0 in %q", verbs.ErrInvalid, address)
 		}
-		r, c, err := resolveIP(ctx, netip.AddrPortFrom(ip, port), cfg, vctx)
+		r, err := resolveIP(ctx, netip.AddrPortFrom(ip, port), cfg, vctx)
 		if err == nil {
-			return r, c, nil
+			return r, r.vctx, nil
 		}
 		if first == nil {
 			first = err
@@ -113,17 +126,17 @@ func resolveKernel(ctx context.Context, address string, cfg Config,
 	return nil, nil, first
 }
 
-func resolveIP(ctx context.Context, to netip.AddrPort, cfg Config, vctx *verbs.Context) (Route, *verbs.Context, error) {
+func resolveIP(ctx context.Context, to netip.AddrPort, cfg Config, vctx *verbs.Context) (*kernelRoute, error) {
 	end, err := newEndpoint(cfg.PortSpace)
 	if err != nil {
-		return nil, nil, noKernelDevice(err)
+		return nil, noKernelDevice(err)
 	}
-	r := &kernelRoute{ps: cfg.PortSpace, remote: kernelAddr{to, cfg.PortSpace}, end: end}
-	if vctx, err = r.find(ctx, cfg, vctx); err != nil {
+	r := &kernelRoute{ps: cfg.PortSpace, remote: kernelAddr{to, cfg.PortSpace}, cfg: cfg, vctx: vctx, end: end}
+	if err := r.find(ctx); err != nil {
 		end.destroy()
-		return nil, nil, err
+		return nil, err
 	}
-	return r, vctx, nil
+	return r, nil
 }
 
 // noKernelDevice adds ErrNoDevice to errors which mean that there is no device.
@@ -136,11 +149,10 @@ func noKernelDevice(err error) error {
 	return err
 }
 
-// neighbour resolves the address. Linux 6.1 was seen to notice the answer of a neighbour only when
-// the time of the request was over. So neighbour makes several requests with a short time.
+// neighbour resolves the address, by several requests with a short time.
 func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
-		step := max(min(resolveStep, time.Until(end)), time.Millisecond)
+		step := max(min(anyRules.neighbourStep, time.Until(end)), time.Millisecond)
 		if err := r.end.call(func(id rawID) error { return id.resolveAddr(source, r.remote.at, step) }); err != nil {
 			return r.end.callError("rdma_resolve_addr", err)
 		}
@@ -151,13 +163,14 @@ func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limi
 	}
 }
 
-// find resolves address and route.
-func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context) (*verbs.Context, error) {
+// find resolves address and route, and sets the context if the caller left the choice to the
+// kernel.
+func (r *kernelRoute) find(ctx context.Context) (err error) {
 	limit := resolveLimit
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(deadline), time.Millisecond)
 	}
-	source := cfg.Source
+	source := r.cfg.Source
 	if !source.Addr().IsValid() && source.Port() != 0 {
 		any := netip.IPv4Unspecified()
 		if r.remote.Addr().Is6() {
@@ -165,26 +178,40 @@ func (r *kernelRoute) find(ctx context.Context, cfg Config, vctx *verbs.Context)
 		}
 		source = netip.AddrPortFrom(any, source.Port())
 	}
-	if err := r.end.setOptions(&cfg, false); err != nil {
-		return nil, err
+	if err := r.end.setOptions(&r.cfg, false); err != nil {
+		return err
 	}
 	if err := r.neighbour(ctx, source, limit); err != nil {
-		return nil, noWay(r.remote, err)
+		return noWay(r.remote, err)
 	}
-	var err error
-	if vctx, err = kernelContext(vctx, r.end.where().device, fmt.Sprintf("the way to %v is", r.remote)); err != nil {
-		return nil, err
+	why := fmt.Sprintf("the way to %v is", r.remote)
+	if r.vctx, err = kernelContext(r.vctx, r.end.where().device, why); err != nil {
+		return err
 	}
-	if r.dev, err = deviceOf(vctx, r.ps); err != nil {
-		return nil, err
+	if r.dev, err = deviceOf(r.vctx, r.ps); err != nil {
+		return err
 	}
 	if r.remote.Addr().IsMulticast() {
-		return vctx, nil // a group has no single route
+		return nil // a group has no single route
 	}
 	if err := r.end.call(func(id rawID) error { return id.resolveRoute(limit) }); err != nil {
-		return nil, r.end.callError("rdma_resolve_route", err)
+		return r.end.callError("rdma_resolve_route", err)
 	}
-	return vctx, r.await(ctx, EventRouteResolved)
+	return r.await(ctx, EventRouteResolved)
+}
+
+// otherPort replaces the ID by another one, for which librdmacm chooses another local port.
+func (r *kernelRoute) otherPort(ctx context.Context) error {
+	next, err := resolveIP(ctx, r.remote.at, r.cfg, r.vctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	last := r.end
+	r.end = next.end
+	r.mu.Unlock()
+	last.destroy()
+	return nil
 }
 
 // noWay adds ErrNoDevice to the error if the kernel found no RDMA device for an address.
@@ -240,15 +267,15 @@ func (r *kernelRoute) await(ctx context.Context, want Event) error {
 func (r *kernelRoute) RemoteAddr() net.Addr { return r.remote }
 
 // PortNum implements Route.
-func (r *kernelRoute) PortNum() int { return r.end.where().port }
+func (r *kernelRoute) PortNum() int { return r.id().where().port }
 
 // Close implements Route. It frees the ID unless Connect has taken it.
 func (r *kernelRoute) Close() error {
 	if !r.taken {
-		r.end.destroy()
+		r.id().destroy()
 	}
 	return nil
 }
 
 // Bind implements Route.
-func (r *kernelRoute) Bind(qp *verbs.QP) error { return bindKernel(r.end, qp) }
+func (r *kernelRoute) Bind(qp *verbs.QP) error { return bindKernel(r.id(), qp) }

@@ -5,25 +5,21 @@
 package cm
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The replacement for the kernel's connection manager in builds without cgo.
+// noLibrary replaces librdmacm in builds without cgo.
+type noLibrary struct{}
 
-func errNoKernel() error {
+func library() rdmaLibrary { return noLibrary{} }
+
+func (noLibrary) load() error {
 	return fmt.Errorf("%w of the kernel: %w", verbs.ErrNoDevice, verbs.RDMACore())
 }
 
+func (l noLibrary) open() (rawChannel, error) { return nil, l.load() }
+
 // loadLibrary has nothing to load: verbs.RDMACore tells why.
 func loadLibrary() error { return nil }
-
-func resolveKernel(context.Context, string, Config, *verbs.Context) (Route, *verbs.Context, error) {
-	return nil, nil, errNoKernel()
-}
-
-func listenKernel(context.Context, string, Config, *verbs.Context) (deviceLister, error) {
-	return nil, errNoKernel()
-}

@@ -49,23 +49,6 @@ const (
 // retries that there are none.
 const None = -1
 
-// Depth is for providers. It returns how many Reads and atomics a depth of ConnParam means: most,
-// which is the maximum of the device, for 0, and none for None. For values out of range it returns
-// an error that names the field.
-func Depth(field string, v, most int) (int, error) {
-	switch {
-	case v == None:
-		return 0, nil
-	case v == 0:
-		return most, nil
-	case v < 0:
-		return 0, fmt.Errorf("%w: %s %d", verbs.ErrInvalid, field, v)
-	case v > most:
-		return 0, &verbs.LimitError{Name: field, Limit: uint64(most), Value: uint64(v)}
-	}
-	return v, nil
-}
-
 // retries returns the number that a count of retries of ConnParam stands for, for 0 the default.
 func retries(field string, v int, def uint8) (uint8, error) {
 	switch {

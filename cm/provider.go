@@ -45,7 +45,8 @@ type Route interface {
 	RemoteAddr() net.Addr
 	// PortNum is the port of the device, from 1.
 	PortNum() int
-	// Bind moves a QP from RESET to INIT, see [InitQP].
+	// Bind moves a QP from RESET to INIT, with all remote rights, so that the rights of the memory
+	// decide what the peer may do.
 	Bind(qp *verbs.QP) error
 	// Connect connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too.
 	// It returns when the connection is established; with ctx.Err() when ctx is done before that;
@@ -104,7 +105,8 @@ type ProviderRequest interface {
 	Depths() (ord, ird int)
 	// PortNum is the port of the device on which the request arrived, from 1.
 	PortNum() int
-	// Bind moves a QP from RESET to INIT, see [InitQP].
+	// Bind moves a QP from RESET to INIT, with all remote rights, so that the rights of the memory
+	// decide what the peer may do.
 	Bind(qp *verbs.QP) error
 	// Accept connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too.
 	// It returns when the connection is established.
@@ -135,14 +137,3 @@ type ProviderAddresser interface {
 	// host. ok is false if it has none, because its network is not the host's.
 	HostAddr() (at netip.Addr, ok bool)
 }
-
-// InitQP is for providers: the Bind of a device that has one port and one partition key. It moves a
-// QP from RESET to INIT, with all remote rights, so that the rights of the memory decide what the
-// peer may do.
-func InitQP(qp *verbs.QP) error {
-	return qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: remoteAccess},
-		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
-}
-
-// remoteAccess has the rights of the peer on a connected QP, as far as the memory allows them.
-const remoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic

@@ -11,7 +11,7 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -73,7 +73,7 @@ func rnic_init_qp(h C.uint32_t) C.int {
 	if !ok {
 		return einval
 	}
-	return errno(cm.InitQP(q.QP))
+	return errno(cmprovider.InitQP(q.QP))
 }
 
 // path lists the attributes that identify a QP's peer.

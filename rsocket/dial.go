@@ -58,9 +58,6 @@ type name string
 func (n name) Network() string { return wireNet }
 func (n name) String() string  { return string(n) }
 
-// dialTries is how often a connection is tried from different ports, see cm.PortTaken.
-const dialTries = 8
-
 func (d *Dialer) connect(ctx context.Context, network, address string) (*Conn, error) {
 	cfg, err := d.Config.fill()
 	if err != nil {
@@ -71,19 +68,6 @@ func (d *Dialer) connect(ctx context.Context, network, address string) (*Conn, e
 	}
 	at := cfg.connection()
 	at.Source = d.Source
-	for tries := 1; ; tries++ {
-		c, err := connectOnce(ctx, address, at, cfg)
-		if err == nil {
-			return c, nil
-		}
-		if tries == dialTries || !cm.PortTaken(err) || d.Source.Port() != 0 || ctx.Err() != nil {
-			return nil, err
-		}
-	}
-}
-
-// connectOnce tries from one port.
-func connectOnce(ctx context.Context, address string, at cm.Config, cfg Config) (*Conn, error) {
 	id, err := cm.Resolve(ctx, address, at)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -45,7 +46,7 @@ func (r *route) RemoteAddr() net.Addr { return r.remote }
 func (r *route) PortNum() int { return 1 }
 
 // Bind implements cm.Route.
-func (r *route) Bind(qp *verbs.QP) error { return cm.InitQP(qp) }
+func (r *route) Bind(qp *verbs.QP) error { return cmprovider.InitQP(qp) }
 
 // Close implements cm.Route.
 func (r *route) Close() error { return nil }

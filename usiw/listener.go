@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 	"github.com/goverbs/goverbs/internal/refusal"
 	"github.com/goverbs/goverbs/verbs"
@@ -225,7 +226,7 @@ func (r *request) Depths() (ord, ird int) {
 func (r *request) PortNum() int { return 1 }
 
 // Bind implements cm.ProviderRequest.
-func (r *request) Bind(qp *verbs.QP) error { return cm.InitQP(qp) }
+func (r *request) Bind(qp *verbs.QP) error { return cmprovider.InitQP(qp) }
 
 // Accept implements cm.ProviderRequest.
 func (r *request) Accept(ctx context.Context, qp *verbs.QP, param cm.ConnParam) (cm.ProviderConn, error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/internal/iwarp/ddp"
 	"github.com/goverbs/goverbs/internal/iwarp/mpa"
 	"github.com/goverbs/goverbs/internal/iwarp/rdmap"
@@ -46,10 +47,10 @@ func said(f *mpa.Frame) depths {
 }
 
 func (d *device) depths(p *cm.ConnParam) (w depths, err error) {
-	if w.ord, err = cm.Depth("InitiatorDepth", p.InitiatorDepth, d.cfg.MaxIRD); err != nil {
+	if w.ord, err = cmprovider.Depth("InitiatorDepth", p.InitiatorDepth, d.cfg.MaxIRD); err != nil {
 		return w, err
 	}
-	w.ird, err = cm.Depth("ResponderResources", p.ResponderResources, d.cfg.MaxIRD)
+	w.ird, err = cmprovider.Depth("ResponderResources", p.ResponderResources, d.cfg.MaxIRD)
 	return w, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -30,7 +31,7 @@ func depthName(v int) string {
 
 // most resolves a depth of ConnParam to a number.
 func most(v, device int) int {
-	d, err := cm.Depth("", v, device)
+	d, err := cmprovider.Depth("", v, device)
 	if err != nil {
 		panic(err)
 	}

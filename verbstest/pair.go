@@ -96,8 +96,7 @@ func (w *world) unconnected(cfg pairConfig) *pair {
 	return &pair{world: w, a: w.a.side(acfg, cfg.aPD, cfg.aChan), b: w.b.side(cfg, cfg.bPD, cfg.bChan)}
 }
 
-// connect connects the two sides through the world's listener. If librdmacm chose a local port that
-// is in use (cm.PortTaken), it retries with another ID.
+// connect connects the two sides through the world's listener.
 func (p *pair) connect(cfg pairConfig) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), waitLimit)
@@ -107,16 +106,6 @@ func (p *pair) connect(cfg pairConfig) {
 	connected := make(chan error, 1)
 	dial := func() {
 		err := id.Connect(ctx, p.a.qp, cfg.aParam)
-		for try := 1; cm.PortTaken(err) && try < 8 && p.a.qp.State() == verbs.QPStateInit; try++ {
-			next, failed := cm.Resolve(ctx, p.ln.Addr().String(), cm.Config{Context: p.world.a.ctx})
-			if failed != nil {
-				err = failed
-				break
-			}
-			p.closeLater(next)
-			id = next
-			err = id.Connect(ctx, p.a.qp, cfg.aParam)
-		}
 		if err != nil {
 			cancel() // there will be nothing to accept
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/internal/lifetime"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -148,7 +149,7 @@ func (ia *IA) CreateEP(pz *PZ, recv, request, conn *EVD, attr EPAttr) (*EP, erro
 	if err != nil {
 		return nil, below(call, ResourceTEP, err)
 	}
-	if err := cm.InitQP(qp); err != nil { // allows posting receives before connecting
+	if err := cmprovider.InitQP(qp); err != nil { // allows posting receives before connecting
 		return nil, below(call, ResourceTEP, errors.Join(err, qp.Close()))
 	}
 	ep := &EP{ia: ia, pz: pz, recvEVD: recv, reqEVD: request, connEVD: conn, attr: attr, qp: qp}
@@ -276,7 +277,7 @@ func (ep *EP) Reset() error {
 	ep.requests.clear()
 	ep.receives.clear()
 	ep.faulty.Store(false)
-	if err := cm.InitQP(ep.qp); err != nil {
+	if err := cmprovider.InitQP(ep.qp); err != nil {
 		return below(call, ResourceTEP, err)
 	}
 	ep.local, ep.remote, ep.conn = nil, nil, nil

@@ -90,23 +90,19 @@ func (ep *EP) Connect(address netip.Addr, connQual uint64, timeout time.Duration
 	})
 }
 
-// dial connects. It retries when librdmacm chose a local port that is in use.
+// dial connects.
 func (ep *EP) dial(ctx context.Context, to string, param cm.ConnParam) (*cm.ID, error) {
-	const most = 8
-	for try := 1; ; try++ {
-		id, err := cm.Resolve(ctx, to, cm.Config{Context: ep.ia.ctx})
-		if err != nil {
-			return nil, err
-		}
-		if err = ep.usePort(id.PortNum()); err == nil {
-			if err = id.Connect(ctx, ep.qp, param); err == nil {
-				return id, nil
-			}
-		}
-		if err = errors.Join(err, id.Close()); !cm.PortTaken(err) || try == most || ep.qp.State() != verbs.QPStateInit {
-			return nil, err
-		}
+	id, err := cm.Resolve(ctx, to, cm.Config{Context: ep.ia.ctx})
+	if err != nil {
+		return nil, err
 	}
+	if err = ep.usePort(id.PortNum()); err == nil {
+		err = id.Connect(ctx, ep.qp, param)
+	}
+	if err != nil {
+		return nil, errors.Join(err, id.Close())
+	}
+	return id, nil
 }
 
 // usePort sets the device port of the QP, which is in INIT.

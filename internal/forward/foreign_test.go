@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -162,7 +163,7 @@ func connectForeign(t *testing.T, own, other *rig, requireForeign func(err error
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	foreign := other.newQP(t, verbs.QPTypeRC)
-	require.NoError(t, cm.InitQP(foreign))
+	require.NoError(t, cmprovider.InitQP(foreign))
 	r, err := p.Resolve(soon(t), ln.Addr().String(), cfg)
 	require.NoError(t, err)
 	_, err = r.Connect(soon(t), foreign, cm.ConnParam{})

@@ -145,10 +145,6 @@ func (d *device) connection(to *peer, rng *rand.Rand) (err error) {
 	if refuse && err != nil && errors.Is(err, cm.ErrRejected) {
 		return nil
 	}
-	if cm.PortTaken(err) {
-		d.counts.Add("port taken", 1)
-		return nil
-	}
 	if err != nil {
 		return err
 	}

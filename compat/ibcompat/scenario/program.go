@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cm"
+	"github.com/goverbs/goverbs/internal/cmprovider"
 	"github.com/goverbs/goverbs/internal/regmem"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -169,7 +170,7 @@ func (a *end) connect(b *end, cfg config) error {
 	a.listen(b)
 	a.resolve()
 	must(a.id.BindQP(a.qp))
-	must(cm.InitQP(b.qp))
+	must(cmprovider.InitQP(b.qp))
 	if cfg.before != nil {
 		cfg.before(a, b)
 	}

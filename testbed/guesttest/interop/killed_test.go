@@ -144,21 +144,14 @@ func (s *side) loadParam() cm.ConnParam {
 	return cm.ConnParam{PrivateData: s.target(), ResponderResources: 8, InitiatorDepth: 8}
 }
 
-// dials connects a new side to address. It retries with another side if the connection manager
-// chose a port that TCP uses, as in link.
+// dials connects a new side to address.
 func dials(t *testing.T, open func() *side, address string) *side {
 	t.Helper()
-	for {
-		s := open()
-		s.resolve(address)
-		s.receives()
-		err := s.id.Connect(soon(t), s.qp, s.loadParam())
-		if !cm.PortTaken(err) {
-			require.NoError(t, err)
-			return s
-		}
-		t.Log(err)
-	}
+	s := open()
+	s.resolve(address)
+	s.receives()
+	require.NoError(t, s.id.Connect(soon(t), s.qp, s.loadParam()))
+	return s
 }
 
 // killRounds is how many processes are killed, half of them in either role.

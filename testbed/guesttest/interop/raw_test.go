@@ -257,10 +257,6 @@ func (p place) fromKernel(t *testing.T, param cm.ConnParam) (r *raw, k *side, re
 	conn, err := ln.Accept()
 	if err != nil {
 		err = result(t, "Connect", done)
-		if cm.PortTaken(err) { // as in link
-			t.Log(err)
-			return p.fromKernel(t, param)
-		}
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })

@@ -175,7 +175,7 @@ func (d *driver) connect(ctx context.Context, address string) error {
 		if ctx.Err() != nil || time.Since(begun) >= patience {
 			return err
 		}
-		if d.remark == "" && !cm.PortTaken(err) {
+		if d.remark == "" {
 			d.remark = "after waiting for the listening half"
 			d.out.note("%v: trying for %v\n", err, patience)
 		}
@@ -212,8 +212,7 @@ func retryPatience(err error) time.Duration {
 	if unknown := new(net.DNSError); errors.As(err, &unknown) {
 		return unknownPatience
 	}
-	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) ||
-		cm.PortTaken(err) {
+	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
 		return refusedPatience
 	}
 	return 0
