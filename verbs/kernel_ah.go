@@ -4,9 +4,11 @@
 
 package verbs
 
+import "github.com/goverbs/goverbs/internal/ibverbs"
+
 type kernelAH struct {
 	ctx *kernelContext
-	c   rawAH
+	c   ibverbs.AH
 }
 
 // CreateAH makes an address handle.
@@ -15,10 +17,10 @@ func (pd *kernelPD) CreateAH(attr AHAttr) (ProviderAH, error) {
 	if err := pd.ctx.counts.ah.add(); err != nil {
 		return nil, err
 	}
-	var rc int
-	if ah.c, rc = pd.c.createAH(attr); rc != 0 {
+	var err error
+	if ah.c, err = pd.c.CreateAH(flatAH(&attr)); err != nil {
 		pd.ctx.counts.ah.remove()
-		return nil, callError("ibv_create_ah", rc)
+		return nil, callError("ibv_create_ah", err)
 	}
 	return ah, nil
 }
@@ -26,5 +28,5 @@ func (pd *kernelPD) CreateAH(attr AHAttr) (ProviderAH, error) {
 // Destroy destroys the handle.
 func (ah *kernelAH) Destroy() error {
 	ah.ctx.counts.ah.remove()
-	return callError("ibv_destroy_ah", ah.c.destroy())
+	return callError("ibv_destroy_ah", ah.c.Destroy())
 }

@@ -7,6 +7,8 @@ package verbs
 import (
 	"context"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // WaitEvent takes the next event out of the queue.
@@ -21,27 +23,26 @@ func (c *kernelContext) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 // itself, to learn of the end of QPs, so it does not wait for somebody to call WaitEvent.
 func (c *kernelContext) readEvents() {
 	for {
-		var ev AsyncEvent
-		var cookie uint64
-		var rc int
+		var ev ibverbs.Event
+		var failed error
 		err := c.file.Wait(context.Background(), func() bool {
 			for {
 				// Go's poller tells of an event once: what was interrupted is done again at once.
-				if ev, cookie, rc = c.queues.asyncEvent(); rc != int(syscall.EINTR) {
-					return rc != int(syscall.EAGAIN)
+				if ev, failed = c.c.Event(); failed != syscall.EINTR {
+					return failed != syscall.EAGAIN
 				}
 			}
 		})
 		if err != nil {
 			return
 		}
-		if rc != 0 {
+		if failed != nil {
 			// The device is gone: whatever waits must learn of it, and there will be no other
 			// event.
-			c.async.Post(AsyncEvent{Type: EventDeviceFatal, Err: callError("ibv_get_async_event", rc)})
+			c.async.Post(AsyncEvent{Type: EventDeviceFatal, Err: callError("ibv_get_async_event", failed)})
 			return
 		}
-		c.event(ev, cookie)
+		c.event(AsyncEvent{Type: EventType(ev.Type), Port: int(ev.Port)}, ev.Cookie)
 	}
 }
 

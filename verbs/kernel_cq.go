@@ -9,6 +9,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // kernelCQ is a completion queue. Poll goes straight to the device's queue, but while a QP is being
@@ -16,7 +18,7 @@ import (
 type kernelCQ struct {
 	ctx    *kernelContext
 	owner  *CQ
-	c      deviceCQ
+	c      ibverbs.CQ
 	ch     *kernelChannel
 	cookie uint64
 	cqe    atomic.Int64
@@ -53,11 +55,12 @@ func (cq *kernelCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderComp
 		return err
 	}
 	cq.cookie = newCookie(self)
-	var room, rc int
-	if cq.c, room, rc = c.queues.createCQ(cqe, cq.cookie, cq.ch.c, vector); rc != 0 {
+	var room int
+	if cq.c, room, err = c.c.CreateCQ(ibverbs.CQConfig{CQE: cqe, Cookie: cq.cookie, Channel: cq.ch.c, Vector: vector,
+		WithInv: c.withInv}); err != nil {
 		dropCookie(cq.cookie)
 		c.counts.cq.remove()
-		return callError("ibv_create_cq", rc)
+		return callError("ibv_create_cq", err)
 	}
 	cq.ch.retain()
 	cq.cqe.Store(int64(room))
@@ -91,10 +94,10 @@ func (cq *kernelCQ) pollDirect(wcs []WC) (n int, ok bool, err error) {
 	return n, true, err
 }
 
-// poll polls the device. C stores 0 to atEnd, which may be nil, when it is done.
-func (cq *kernelCQ) poll(wcs []WC, atEnd *atomic.Uint32) (int, error) {
-	n := cq.c.(rawCQ).poll(wcs, cq.ctx.withInv, atEnd)
-	if n > 0 && n&pollErrors == 0 || n == 0 && !cq.lost.Load() {
+// poll polls the device, which stores 0 to atEnd when it is done, unless that is nil.
+func (cq *kernelCQ) poll(wcs []WC, atEnd *ibverbs.Held) (int, error) {
+	n := cq.c.Poll(flatWCs(wcs), atEnd)
+	if n > 0 && n&ibverbs.PollErrors == 0 || n == 0 && !cq.lost.Load() {
 		return n, nil
 	}
 	return cq.polledErrors(wcs, n)
@@ -104,13 +107,13 @@ func (cq *kernelCQ) poll(wcs []WC, atEnd *atomic.Uint32) (int, error) {
 func (cq *kernelCQ) polledErrors(wcs []WC, n int) (int, error) {
 	switch {
 	case n < 0:
-		return 0, callError("ibv_poll_cq", -1)
+		return 0, callError("ibv_poll_cq", ibverbs.NoErrno)
 	case n == 0:
 		return 0, ErrCQOverflow
 	}
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	return cq.digest(wcs[:n&^pollErrors]), nil
+	return cq.digest(wcs[:n&^ibverbs.PollErrors]), nil
 }
 
 // CQE is how many completions there is room for.
@@ -120,9 +123,9 @@ func (cq *kernelCQ) CQE() int { return int(cq.cqe.Load()) }
 func (cq *kernelCQ) Resize(cqe int) error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	room, rc := cq.c.resize(cqe)
-	if rc != 0 {
-		return callError("ibv_resize_cq", rc)
+	room, err := cq.c.Resize(cqe)
+	if err != nil {
+		return callError("ibv_resize_cq", err)
 	}
 	cq.cqe.Store(int64(room))
 	return nil
@@ -130,7 +133,7 @@ func (cq *kernelCQ) Resize(cqe int) error {
 
 // ReqNotify arms the CQ.
 func (cq *kernelCQ) ReqNotify(solicitedOnly bool) error {
-	return callError("ibv_req_notify_cq", cq.c.reqNotify(solicitedOnly))
+	return callError("ibv_req_notify_cq", cq.c.ReqNotify(solicitedOnly))
 }
 
 func (cq *kernelCQ) notified() *CQ { return cq.owner }
@@ -164,7 +167,7 @@ func (cq *kernelCQ) Destroy() error {
 	cq.mu.Unlock()
 	cq.ch.forget(cq.owner)
 	cq.direct.Lock()
-	err := callError("ibv_destroy_cq", cq.c.destroy())
+	err := callError("ibv_destroy_cq", cq.c.Destroy())
 	dropCookie(cq.cookie)
 	cq.ctx.async.Sweep()
 	cq.ctx.counts.cq.remove()

@@ -4,7 +4,11 @@
 
 package verbs
 
-import "math"
+import (
+	"math"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
 
 // batch is how many completions are taken from the device at a time.
 const batch = 64
@@ -67,11 +71,11 @@ func (cq *kernelCQ) fetchTo(want int, put func([]WC)) error {
 	}
 	for cq.soft.len() < want {
 		ask := min(want-cq.soft.len(), batch)
-		n := cq.c.take(cq.buf[:ask], cq.ctx.withInv)
+		n := cq.c.Poll(flatWCs(cq.buf[:ask]), nil)
 		if n < 0 {
-			return callError("ibv_poll_cq", -1)
+			return callError("ibv_poll_cq", ibverbs.NoErrno)
 		}
-		got := n &^ pollErrors
+		got := n &^ ibverbs.PollErrors
 		put(cq.buf[:got])
 		if got < ask {
 			break

@@ -7,10 +7,13 @@ package verbs
 import (
 	"sync"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // kernelDevice is a device of the kernel's, named by what stays when the list is read again.
 type kernelDevice struct {
+	lib  ibverbs.Library
 	info DeviceInfo
 
 	mu     sync.Mutex // guards what follows
@@ -31,20 +34,24 @@ var known struct {
 }
 
 // kernelMissing is why there can be no devices of the kernel, nil if there can.
-func kernelMissing() error { return loadLibrary() }
+func kernelMissing() error {
+	_, err := kernelLibrary()
+	return err
+}
 
 // kernelDevices lists the devices that the kernel has now.
 func kernelDevices() ([]*Device, error) {
-	if loadLibrary() != nil {
+	lib, err := kernelLibrary()
+	if err != nil {
 		return nil, nil // as without RDMA in the kernel; kernelMissing tells why
 	}
-	list, rc := rawDevices()
-	switch rc {
-	case 0:
-	case int(syscall.ENOSYS), int(syscall.ENODEV), int(syscall.ENOENT):
+	list, err := lib.Devices()
+	switch err {
+	case nil:
+	case syscall.ENOSYS, syscall.ENODEV, syscall.ENOENT:
 		return nil, nil // a kernel without RDMA
 	default:
-		return nil, opError("Devices", "", callError("ibv_get_device_list", rc))
+		return nil, opError("Devices", "", callError("ibv_get_device_list", err))
 	}
 	known.Lock()
 	defer known.Unlock()
@@ -52,10 +59,11 @@ func kernelDevices() ([]*Device, error) {
 		known.devices = make(map[deviceKey]*Device)
 	}
 	devices := make([]*Device, len(list))
-	for i, info := range list {
+	for i := range list {
+		info := publicDevice(&list[i])
 		key := deviceKey{info.Name, info.NodeGUID}
 		if known.devices[key] == nil {
-			known.devices[key] = NewDevice(&kernelDevice{info: info})
+			known.devices[key] = NewDevice(&kernelDevice{lib: lib, info: info})
 		}
 		devices[i] = known.devices[key]
 	}

@@ -184,12 +184,12 @@ var corrected = map[fault]func(r *faultRig) bool{
 	siwResetRefused: func(r *faultRig) bool {
 		return errors.Is(r.qp.Modify(QPAttr{State: QPStateReset}, QPAttrState), ErrNotSupported)
 	},
-	siwOffsetRefused: func(r *faultRig) bool { return r.ctx.(*siwContext).offset != 0 },
+	siwOffsetRefused: func(r *faultRig) bool { return r.ctx.(*siwContext).offset != nil },
 	siwKeyElsewhere: func(r *faultRig) bool {
 		var l sendList
 		l.fill([]SendWR{{Opcode: WRSendWithInv, InvalidateRKey: 77}})
 		siwElements{faults: r.ctx.(*siwContext).faults}.adapt(&l)
-		return l.wrs[0].rkey == 77
+		return l.wrs[0].RKey == 77
 	},
 
 	rxeFenceLost: func(r *faultRig) bool {

@@ -4,9 +4,11 @@
 
 package verbs
 
+import "github.com/goverbs/goverbs/internal/ibverbs"
+
 type kernelMW struct {
 	ctx *kernelContext
-	c   rawMW
+	c   ibverbs.MW
 	key uint32 // given at allocation; the library's changes with binds
 }
 
@@ -24,12 +26,12 @@ func (w *kernelMW) alloc(pd *kernelPD, t MWType) error {
 	if err := pd.ctx.counts.mw.add(); err != nil {
 		return err
 	}
-	var rc int
-	if w.c, rc = pd.c.allocMW(t); rc != 0 {
+	var err error
+	if w.c, err = pd.c.AllocMW(int(t)); err != nil {
 		pd.ctx.counts.mw.remove()
-		return callError("ibv_alloc_mw", rc)
+		return callError("ibv_alloc_mw", err)
 	}
-	w.key = w.c.rkey()
+	w.key = w.c.RKey()
 	return nil
 }
 
@@ -42,5 +44,5 @@ func (w *kernelMW) RKey() uint32 { return w.key }
 // Dealloc frees the window.
 func (w *kernelMW) Dealloc() error {
 	w.ctx.counts.mw.remove()
-	return callError("ibv_dealloc_mw", w.c.dealloc())
+	return callError("ibv_dealloc_mw", w.c.Dealloc())
 }

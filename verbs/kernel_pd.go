@@ -4,9 +4,11 @@
 
 package verbs
 
+import "github.com/goverbs/goverbs/internal/ibverbs"
+
 type kernelPD struct {
 	ctx *kernelContext
-	c   rawPD
+	c   ibverbs.PD
 }
 
 // AllocPD makes a protection domain.
@@ -23,12 +25,11 @@ func (pd *kernelPD) create(c *kernelContext) error {
 	if err := c.counts.pd.add(); err != nil {
 		return err
 	}
-	var rc int
-	if pd.c, rc = c.c.allocPD(); rc != 0 {
+	var err error
+	if pd.c, err = c.c.AllocPD(); err != nil {
 		c.counts.pd.remove()
-		return callError("ibv_alloc_pd", rc)
 	}
-	return nil
+	return callError("ibv_alloc_pd", err)
 }
 
 func (pd *kernelPD) base() *kernelPD { return pd }
@@ -36,5 +37,5 @@ func (pd *kernelPD) base() *kernelPD { return pd }
 // Dealloc frees it.
 func (pd *kernelPD) Dealloc() error {
 	pd.ctx.counts.pd.remove()
-	return callError("ibv_dealloc_pd", pd.c.dealloc())
+	return callError("ibv_dealloc_pd", pd.c.Dealloc())
 }

@@ -8,30 +8,32 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // errBroken is the cause when the library does not tell how many requests of a list it took.
 var errBroken = errors.New("the library failed and does not tell which requests it took")
 
-// sendList is a list of sends as C takes it.
+// sendList is a list of sends as the device takes it.
 type sendList struct {
-	wrs  []flatSend
-	sges []SGE
-	ext  []flatExt
+	wrs  []ibverbs.Send
+	sges []ibverbs.SGE
+	ext  []ibverbs.Ext
 	ud   bool // requests are datagrams
 }
 
 // begin makes room for a list.
 func (s *sendList) begin(n int) {
 	if cap(s.wrs) < n {
-		s.wrs = make([]flatSend, max(n, 2*cap(s.wrs)))
+		s.wrs = make([]ibverbs.Send, max(n, 2*cap(s.wrs)))
 	}
 	s.wrs, s.sges, s.ext = s.wrs[:n], s.sges[:0], s.ext[:0]
 }
 
 // put converts a request, the ith of the list.
 func (s *sendList) put(i int, w *SendWR) {
-	s.sges = append(s.sges, w.SGL...)
+	s.sges = append(s.sges, flatSGEs(w.SGL)...)
 	f := &s.wrs[i]
 	flatten(f, w)
 	if s.ud || w.Opcode > WRRDMARead {
@@ -48,46 +50,46 @@ func (s *sendList) fill(wrs []SendWR) {
 }
 
 // extend converts what few requests have.
-func (s *sendList) extend(w *SendWR, f *flatSend) {
-	var x flatExt
+func (s *sendList) extend(w *SendWR, f *ibverbs.Send) {
+	var x ibverbs.Ext
 	switch w.Opcode {
 	case WRLocalInv, WRSendWithInv:
-		f.imm = w.InvalidateRKey
+		f.Imm = w.InvalidateRKey
 		return
 	case WRAtomicFetchAndAdd:
-		x.a = w.Add
+		x.A = w.Add
 	case WRAtomicCmpAndSwp:
-		x.a, x.b = w.Compare, w.Swap
+		x.A, x.B = w.Compare, w.Swap
 	case WRMaskedAtomicFetchAndAdd:
-		x.a, x.p = w.Add, w.AddMask
+		x.A, x.P = w.Add, w.AddMask
 	case WRMaskedAtomicCmpAndSwp:
-		x.a, x.b, x.p, x.q = w.Compare, w.Swap, w.CompareMask, w.SwapMask
+		x.A, x.B, x.P, x.Q = w.Compare, w.Swap, w.CompareMask, w.SwapMask
 	case WRImmData:
-		x.a = w.Imm64
+		x.A = w.Imm64
 	case WRAtomicWrite:
-		x.a = w.Swap
+		x.A = w.Swap
 	case WRBindMW:
-		f.imm = 0
-		x.p = uint64(ownMW(w.Bind).c)
-		x.q = uint64(ownMR(w.Bind).c)
-		x.a, x.b = w.Bind.Addr, w.Bind.Length
-		x.c, x.d = w.RKey, uint32(w.Bind.Access)
+		f.Imm = 0
+		x.P = ownMW(w.Bind).c.Handle()
+		x.Q = ownMR(w.Bind).c.Handle()
+		x.A, x.B = w.Bind.Addr, w.Bind.Length
+		x.C, x.D = w.RKey, uint32(w.Bind.Access)
 	default:
-		x.p = uint64(ownAH(w.UD).c)
-		x.c, x.d = w.UD.RemoteQPN, w.UD.RemoteQKey
+		x.P = ownAH(w.UD).c.Handle()
+		x.C, x.D = w.UD.RemoteQPN, w.UD.RemoteQKey
 	}
 	s.ext = append(s.ext, x)
-	f.ext = uint32(len(s.ext))
+	f.Ext = uint32(len(s.ext))
 }
 
 // flatten converts what all requests have.
-func flatten(f *flatSend, w *SendWR) {
-	f.id, f.remoteAddr, f.rkey, f.imm = w.ID, w.RemoteAddr, w.RKey, w.Imm
-	f.op, f.ext = flatOp(w.Opcode, w.Flags&^SendRelaxed, len(w.SGL)), 0
+func flatten(f *ibverbs.Send, w *SendWR) {
+	f.ID, f.RemoteAddr, f.RKey, f.Imm = w.ID, w.RemoteAddr, w.RKey, w.Imm
+	f.Op, f.Ext = flatOp(w.Opcode, w.Flags&^SendRelaxed, len(w.SGL)), 0
 }
 
 func flatOp(op WROpcode, flags SendFlags, sges int) uint32 {
-	return uint32(op) | uint32(flags)<<flagsShift | uint32(sges)<<sgesShift
+	return ibverbs.MakeOp(uint8(op), uint8(flags), sges)
 }
 
 // The errors of a post to a QP that does not take it yet.
@@ -100,26 +102,24 @@ func recvsBefore(st QPState) error {
 	return &StateError{State: st, Why: "receives can be posted from INIT on"}
 }
 
-// postResult reads what a posting function of cgo_verbs.go returned.
-func postResult(call string, res uint64) (int, error) {
-	taken, rc := int(uint32(res)), uint32(res>>32)
+// postResult reads the result of a post.
+func postResult(call string, res ibverbs.Posted) (int, error) {
+	taken, why := int(uint32(res)), uint32(res>>32)
 	switch {
-	case rc == 0:
+	case why == 0:
 		return taken, nil
-	case rc&broken != 0:
-		err := callError(call, int(rc&^broken))
-		if err == nil {
-			return taken, fmt.Errorf("%s: %w", call, errBroken)
-		}
-		return taken, fmt.Errorf("%w: %w", errBroken, err)
+	case why == ibverbs.Broken:
+		return taken, fmt.Errorf("%s: %w", call, errBroken)
+	case why&ibverbs.Broken != 0:
+		return taken, fmt.Errorf("%w: %w", errBroken, callError(call, syscall.Errno(why&^ibverbs.Broken)))
 	}
-	return taken, postError(call, int(rc))
+	return taken, postError(call, syscall.Errno(why))
 }
 
 // postError makes the error of an errno for which the device did not take a request.
-func postError(call string, rc int) error {
-	err := callError(call, rc)
-	if rc == int(syscall.ENOMEM) || rc == int(syscall.ENOSPC) { // ENOSPC is what some drivers say of a WRAtomicWrite
+func postError(call string, why error) error {
+	err := callError(call, why)
+	if why == syscall.ENOMEM || why == syscall.ENOSPC { // ENOSPC is what some drivers say of a WRAtomicWrite
 		return fmt.Errorf("%w: %w", ErrQueueFull, err)
 	}
 	return err

@@ -20,10 +20,10 @@ func (q *kernelQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error)
 // bind hands the bind to the device.
 func (q *kernelQP) bind(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	mw := ownMW(b)
-	if rc := q.c.bindMW(id, flags, mw.c, ownMR(b).c, b.Addr, b.Length, b.Access); rc != 0 {
-		return 0, postError("ibv_bind_mw", rc)
+	if err := q.c.BindMW(id, uint8(flags), mw.c, ownMR(b).c, b.Addr, b.Length, uint32(b.Access)); err != nil {
+		return 0, postError("ibv_bind_mw", err)
 	}
-	return mw.c.rkey(), nil
+	return mw.c.RKey(), nil
 }
 
 func bindsBefore(st QPState) error {

@@ -7,6 +7,8 @@ package verbs
 import (
 	"cmp"
 	"errors"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // simpleOps returns for each opcode the flags of requests of one element that need no other check:
@@ -23,7 +25,7 @@ func simpleOps(q *QP) (t [256]uint8) {
 
 // putSimple converts the requests at the head of a list that need no other check, from the ith on,
 // and returns how many.
-func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
+func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []ibverbs.SGE) int {
 	simple, flat := s.simple, s.wrs[i:]
 	n := min(len(wrs), len(sges), len(flat))
 	wrs, sges, flat = wrs[:n], sges[:n], flat[:n]
@@ -33,7 +35,7 @@ func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []SGE) int {
 			w.room != 0 && uint64(w.SGL[0].Length) >= w.room {
 			return i
 		}
-		sges[i] = w.SGL[0]
+		sges[i] = ibverbs.SGE(w.SGL[0])
 		flatten(&flat[i], w)
 	}
 	return n
@@ -75,7 +77,7 @@ func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 	}
 	s.begin(len(wrs))
 	if cap(s.sges) < len(wrs) {
-		s.sges = make([]SGE, 0, len(wrs))
+		s.sges = make([]ibverbs.SGE, 0, len(wrs))
 	}
 	var refused error
 	good, k, bound := 0, 0, false
@@ -108,14 +110,14 @@ func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 	if bound {
 		atEnd = nil
 	}
-	res := q.c.(rawQP).postSend(s.wrs, sges, s.ext, atEnd)
+	res := q.c.Send(s.wrs, sges, s.ext, atEnd)
 	if atEnd == nil {
 		if bound {
 			rekey(wrs[:uint32(res)])
 		}
 		s.direct.Unlock()
 	}
-	if res == uint64(len(wrs)) {
+	if res == ibverbs.Posted(len(wrs)) {
 		return len(wrs), nil
 	}
 	return q.postedPart("ibv_post_send", res, refused)
@@ -140,11 +142,11 @@ func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 	}
 	r.flat.fill(wrs[:good], 0)
 	atEnd := r.direct.atEnd()
-	res := q.c.(rawQP).postRecv(r.flat.wrs, r.flat.sges, atEnd)
+	res := q.c.Recv(r.flat.wrs, r.flat.sges, atEnd)
 	if atEnd == nil {
 		r.direct.Unlock()
 	}
-	if res == uint64(len(wrs)) {
+	if res == ibverbs.Posted(len(wrs)) {
 		return len(wrs), nil
 	}
 	return q.postedPart("ibv_post_recv", res, refused)
@@ -152,7 +154,7 @@ func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 
 // postedPart is the end of a post of which not all was taken: refused, unless the library did not
 // take what came before.
-func (q *kernelQP) postedPart(call string, res uint64, refused error) (int, error) {
+func (q *kernelQP) postedPart(call string, res ibverbs.Posted, refused error) (int, error) {
 	n, err := postResult(call, res)
 	switch {
 	case err == nil:

@@ -4,7 +4,11 @@
 
 package verbs
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
 
 // inlineSearch bounds what is tried. Drivers have up to about 1,000 bytes.
 const inlineSearch = 1024
@@ -13,7 +17,7 @@ const inlineSearch = 1024
 // have, none on a device on which no QP can be made, and whether they can have Atomic Writes, for
 // which the library's driver must know them as the device does. It does so once for each device.
 // known is the inline data by the driver, 0 = not known; atomicWrite is what the device says.
-func (d *kernelDevice) probe(c rawContext, known int, atomicWrite bool) (inline int, ops OpSet, err error) {
+func (d *kernelDevice) probe(c ibverbs.Context, known int, atomicWrite bool) (inline int, ops OpSet, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.probed || atomicWrite && !d.writes {
@@ -27,24 +31,24 @@ func (d *kernelDevice) probe(c rawContext, known int, atomicWrite bool) (inline 
 	return d.inline, ops, nil
 }
 
-func (d *kernelDevice) tryQPs(c rawContext, known int, atomicWrite bool) (err error) {
-	pd, rc := c.allocPD()
-	if rc != 0 {
-		return callError("ibv_alloc_pd", rc)
+func (d *kernelDevice) tryQPs(c ibverbs.Context, known int, atomicWrite bool) (failed error) {
+	pd, err := c.AllocPD()
+	if err != nil {
+		return callError("ibv_alloc_pd", err)
 	}
-	defer func() { err = errors.Join(err, callError("ibv_dealloc_pd", pd.dealloc())) }()
-	cq, _, rc := c.createCQ(1, 0, 0, 0)
-	if rc != 0 {
-		return callError("ibv_create_cq", rc)
+	defer func() { failed = errors.Join(failed, callError("ibv_dealloc_pd", pd.Dealloc())) }()
+	cq, _, err := c.CreateCQ(ibverbs.CQConfig{CQE: 1})
+	if err != nil {
+		return callError("ibv_create_cq", err)
 	}
-	defer func() { err = errors.Join(err, callError("ibv_destroy_cq", cq.destroy())) }()
-	cfg := rawQPConfig{sendCQ: cq, recvCQ: cq, typ: QPTypeRC,
-		cap: QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	defer func() { failed = errors.Join(failed, callError("ibv_destroy_cq", cq.Destroy())) }()
+	cfg := ibverbs.QPConfig{SendCQ: cq, RecvCQ: cq, Type: uint32(QPTypeRC),
+		Cap: ibverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	d.inline = maxInline(pd, cfg, known)
-	if cfg.atomicWrite = atomicWrite; atomicWrite {
-		qp, _, _, rc := pd.createQP(cfg)
-		if d.writes = rc == 0; d.writes {
-			qp.destroy()
+	if cfg.AtomicWrite = atomicWrite; atomicWrite {
+		qp, _, _, err := pd.CreateQP(cfg)
+		if d.writes = err == nil; d.writes {
+			_ = qp.Destroy()
 		}
 	}
 	d.probed = true
@@ -52,16 +56,16 @@ func (d *kernelDevice) tryQPs(c rawContext, known int, atomicWrite bool) (err er
 }
 
 // maxInline returns how many bytes of inline data QPs like cfg can have.
-func maxInline(pd rawPD, cfg rawQPConfig, known int) int {
+func maxInline(pd ibverbs.PD, cfg ibverbs.QPConfig, known int) int {
 	// try returns what a QP has that was asked for n bytes, -1 if there is none.
 	try := func(n int) int {
-		cfg.cap.MaxInlineData = n
-		qp, has, _, rc := pd.createQP(cfg)
-		if rc != 0 {
+		cfg.Cap.MaxInlineData = uint32(n)
+		qp, has, _, err := pd.CreateQP(cfg)
+		if err != nil {
 			return -1
 		}
-		qp.destroy()
-		return has.MaxInlineData
+		_ = qp.Destroy()
+		return int(has.MaxInlineData)
 	}
 	if known > 0 && try(known) >= 0 {
 		return known

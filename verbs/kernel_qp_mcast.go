@@ -36,5 +36,5 @@ type mcastGroup struct {
 }
 
 func (q *kernelQP) mcast(call string, gid GID, lid uint16, attach bool) error {
-	return callError(call, q.c.mcast(gid, lid, attach))
+	return callError(call, q.c.Mcast(gid, lid, attach))
 }

@@ -56,11 +56,16 @@ func (q *kernelQP) change(attr *QPAttr, mask QPAttrMask) error {
 	case to == QPStateReset && from != QPStateReset:
 		return q.reset()
 	}
-	if err := callError("ibv_modify_qp", q.c.modify(attr, mask)); err != nil {
+	if err := q.tell(attr, mask); err != nil {
 		return explainModify(err, from, to, mask, attr)
 	}
 	q.state.Store(uint32(to))
 	return nil
+}
+
+// tell has the device change the QP.
+func (q *kernelQP) tell(attr *QPAttr, mask QPAttrMask) error {
+	return callError("ibv_modify_qp", q.c.Modify(flatAttr(attr), uint32(mask)))
 }
 
 // explainModify adds what was asked for to an errno that says little.
@@ -76,7 +81,7 @@ func explainModify(err error, from, to QPState, mask QPAttrMask, attr *QPAttr) e
 func (q *kernelQP) reset() error {
 	from := q.state.Swap(uint32(QPStateReset)) // no more posts
 	q.barrier()
-	if err := callError("ibv_modify_qp", q.c.modify(&QPAttr{State: QPStateReset}, QPAttrState)); err != nil {
+	if err := q.tell(&QPAttr{State: QPStateReset}, QPAttrState); err != nil {
 		q.state.Store(from) // where the device's QP still is
 		q.failLocked(err)
 		return err
@@ -136,6 +141,6 @@ func (q *kernelQP) failLocked(reason error) {
 	} else {
 		// One that is in ERR already flushes what has come since; one whose device is gone has
 		// nothing to flush.
-		q.c.modify(&QPAttr{State: QPStateErr}, QPAttrState)
+		_ = q.tell(&QPAttr{State: QPStateErr}, QPAttrState)
 	}
 }

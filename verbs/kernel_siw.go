@@ -4,7 +4,11 @@
 
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
 
 // Types for the devices of siw, the kernel's iWARP in software. What it does wrong stands in
 // kernel_faults.go; all its requests are in ledgers.
@@ -23,7 +27,7 @@ var siwOps = MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead)
 type siwContext struct {
 	*kernelContext
 	faults faultSet
-	offset rawCQ // see reserveOffset, 0 = none
+	offset ibverbs.CQ // see reserveOffset, nil = none
 }
 
 func newSiwContext(c *kernelContext, faults faultSet) *siwContext {
@@ -40,8 +44,8 @@ func (c *siwContext) LocalSinks() bool { return true }
 
 // Close ends every WaitEvent and the reader of events, and closes the device.
 func (c *siwContext) Close() error {
-	if c.offset != 0 {
-		c.offset.destroy()
+	if c.offset != nil {
+		_ = c.offset.Destroy()
 	}
 	return c.kernelContext.Close()
 }

@@ -94,6 +94,7 @@ var floorOf = map[string]int{
 	"internal/race":      0,
 	"internal/runenv":    0,
 	"internal/dynlib":    0,
+	"internal/ibverbs":   0,
 	"internal/uverbs":    0,
 	"internal/siwring":   0,
 	"internal/fakeverbs": 1, // imported by tests of verbs and cm only
