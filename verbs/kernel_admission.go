@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 // An admission keeps from the device what may not wait in its queue. The device gets
@@ -48,7 +49,7 @@ func (a *admission) add(c ibverbs.Context, w ibverbs.Send, sgl []ibverbs.SGE, ex
 	if isInline(&w) && len(sgl) > 0 {
 		data = gather(c, sgl)
 		w.Op -= uint32(len(sgl)-1) << ibverbs.SGEsShift
-		sgl = []ibverbs.SGE{{Addr: uint64(addressOf(data)), Length: uint32(len(data))}}
+		sgl = []ibverbs.SGE{{Addr: uint64(mapmem.Address(data)), Length: uint32(len(data))}}
 	}
 	a.wrs, a.data, a.sges = append(a.wrs, w), append(a.data, data), append(a.sges, sgl...)
 }

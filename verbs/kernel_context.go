@@ -5,6 +5,10 @@
 package verbs
 
 import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/eventfd"
@@ -147,4 +151,128 @@ func (c *kernelContext) QueryGID(port, index int) (GIDEntry, error) {
 func (c *kernelContext) QueryPKey(port, index int) (uint16, error) {
 	key, err := c.c.QueryPKey(port, index)
 	return key, callError("ibv_query_pkey", err)
+}
+
+// WaitEvent takes the next event out of the queue.
+func (c *kernelContext) WaitEvent(ctx context.Context) (AsyncEvent, error) {
+	if err := ctx.Err(); err != nil {
+		return AsyncEvent{}, err
+	}
+	return c.async.Wait(ctx)
+}
+
+// readEvents takes events from the device until the context is closed. The provider needs them
+// itself, to learn of the end of QPs, so it does not wait for somebody to call WaitEvent.
+func (c *kernelContext) readEvents() {
+	for {
+		var ev ibverbs.Event
+		var failed error
+		err := c.file.Wait(context.Background(), func() bool {
+			for {
+				// Go's poller tells of an event once: what was interrupted is done again at once.
+				if ev, failed = c.c.Event(); failed != syscall.EINTR {
+					return failed != syscall.EAGAIN
+				}
+			}
+		})
+		if err != nil {
+			return
+		}
+		if failed != nil {
+			// The device is gone: whatever waits must learn of it, and there will be no other
+			// event.
+			c.async.Post(AsyncEvent{Type: EventDeviceFatal, Err: callError("ibv_get_async_event", failed)})
+			return
+		}
+		c.event(AsyncEvent{Type: EventType(ev.Type), Port: int(ev.Port)}, ev.Cookie)
+	}
+}
+
+// event acts on an event and queues it.
+func (c *kernelContext) event(ev AsyncEvent, cookie uint64) {
+	if target, ok := byCookie(cookie).(asyncTarget); ok {
+		target.event(&ev)
+	} else if cookie != 0 {
+		return // of an object that is gone
+	}
+	c.async.Post(ev)
+}
+
+// asyncTarget is what an asynchronous event can be about.
+type asyncTarget interface {
+	// event acts on an event and puts the handle and the reason into it.
+	event(ev *AsyncEvent)
+}
+
+// compSource is a CQ whose events come through a channel.
+type compSource interface {
+	// notified returns the handle if an event of the device's is one for the program, or else nil.
+	notified() *CQ
+}
+
+// cookies translates the numbers that stand for Go objects in C, in the cq_context, qp_context and
+// srq_context that events bring back.
+var cookies struct {
+	sync.RWMutex
+	last    uint64
+	objects map[uint64]any
+}
+
+// newCookie returns the number of an object.
+func newCookie(object any) uint64 {
+	cookies.Lock()
+	defer cookies.Unlock()
+	if cookies.objects == nil {
+		cookies.objects = make(map[uint64]any)
+	}
+	cookies.last++
+	cookies.objects[cookies.last] = object
+	return cookies.last
+}
+
+// dropCookie forgets a number. An event that still names it is of no object.
+func dropCookie(cookie uint64) {
+	cookies.Lock()
+	defer cookies.Unlock()
+	delete(cookies.objects, cookie)
+}
+
+// byCookie returns the object of a number, nil if it is gone.
+func byCookie(cookie uint64) any {
+	cookies.RLock()
+	defer cookies.RUnlock()
+	return cookies.objects[cookie]
+}
+
+// objectCount counts the context's objects of one kind, so that the one too many is refused by a
+// name and a number: the kernel says ENOMEM, or EINVAL. Objects of other contexts and processes
+// count in the kernel only.
+type objectCount struct {
+	name string
+	most int
+	n    atomic.Int64
+}
+
+func (o *objectCount) add() error {
+	if o.most <= 0 {
+		return fmt.Errorf("%w: the device's %s is 0", ErrNotSupported, o.name)
+	}
+	if n := int(o.n.Add(1)); n > o.most {
+		o.n.Add(-1)
+		return limit(o.name, n, o.most)
+	}
+	return nil
+}
+
+func (o *objectCount) remove() { o.n.Add(-1) }
+
+func (c *kernelContext) limitObjects() {
+	a, n := c.attr, &c.counts
+	n.pd.name, n.pd.most = "max_pd", a.MaxPD
+	n.mr.name, n.mr.most = "max_mr", a.MaxMR
+	n.mw.name, n.mw.most = "max_mw", a.MaxMW
+	n.cq.name, n.cq.most = "max_cq", a.MaxCQ
+	n.qp.name, n.qp.most = "max_qp", a.MaxQP
+	n.srq.name, n.srq.most = "max_srq", a.MaxSRQ
+	n.ah.name, n.ah.most = "max_ah", a.MaxAH
 }

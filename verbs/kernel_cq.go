@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/calllock"
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
@@ -23,9 +24,9 @@ type kernelCQ struct {
 	cookie uint64
 	cqe    atomic.Int64
 
-	direct callLock    // held by a poll in progress, and from Destroy on
-	slow   atomic.Bool // completions go through soft
-	lost   atomic.Bool // it has overflowed
+	direct calllock.Lock // held by a poll in progress, and from Destroy on
+	slow   atomic.Bool   // completions go through soft
+	lost   atomic.Bool   // it has overflowed
 
 	mu     sync.Mutex // guards what follows; before the locks of the QPs' queues
 	gone   bool       // destroyed
@@ -83,10 +84,10 @@ func (cq *kernelCQ) canPollDirect() bool { return true }
 // pollDirect is Poll if the CQ is not closed, nobody else is in it and completions do not go
 // through soft.
 func (cq *kernelCQ) pollDirect(wcs []WC) (n int, ok bool, err error) {
-	if len(wcs) == 0 || cq.slow.Load() || !cq.direct.tryLock() {
+	if len(wcs) == 0 || cq.slow.Load() || !cq.direct.TryLock() {
 		return 0, false, nil
 	}
-	atEnd := cq.direct.atEnd()
+	atEnd := cq.direct.AtEnd()
 	n, err = cq.poll(wcs, atEnd)
 	if atEnd == nil {
 		cq.direct.Unlock()
@@ -172,4 +173,138 @@ func (cq *kernelCQ) Destroy() error {
 	cq.ctx.async.Sweep()
 	cq.ctx.counts.cq.remove()
 	return errors.Join(err, cq.ch.release())
+}
+
+// batch is how many completions are taken from the device at a time.
+const batch = 64
+
+// digest notes what the errors among completions say, takes out the marks of a drain and returns
+// how many remain.
+func (cq *kernelCQ) digest(wcs []WC) int {
+	n := 0
+	for i := range wcs {
+		if wc := &wcs[i]; wc.Status != WCSuccess {
+			if q := cq.qps.find(wc.QPNum); q != nil && q.refused(wc) {
+				continue
+			}
+		}
+		if n != i {
+			wcs[n] = wcs[i]
+		}
+		n++
+	}
+	return n
+}
+
+// pollSoft is Poll through soft.
+func (cq *kernelCQ) pollSoft(wcs []WC) (int, error) {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	err := cq.fetch(len(wcs))
+	n := cq.soft.take(wcs)
+	if cq.drains == 0 && cq.soft.len() == 0 {
+		cq.slow.Store(false)
+	}
+	return n, cq.softError(n, err)
+}
+
+// softError is the error of a poll that took n completions from soft, which fetch had filled with
+// the result err.
+func (cq *kernelCQ) softError(n int, err error) error {
+	switch {
+	case n > 0:
+		return nil
+	case err == nil && cq.lost.Load():
+		return ErrCQOverflow
+	}
+	return err
+}
+
+// fetch takes completions from the device until soft holds want of them or the device has no more.
+func (cq *kernelCQ) fetch(want int) error {
+	return cq.fetchTo(want, func(wcs []WC) { cq.soft.put(wcs[:cq.digest(wcs)]...) })
+}
+
+// fetchTo takes completions from the device and has them put into soft, until that holds want of
+// them or the device has no more.
+func (cq *kernelCQ) fetchTo(want int, put func([]WC)) error {
+	if cq.gone {
+		return nil
+	}
+	if cq.buf == nil {
+		cq.buf = make([]WC, batch)
+	}
+	for cq.soft.len() < want {
+		ask := min(want-cq.soft.len(), batch)
+		n := cq.c.Poll(flatWCs(cq.buf[:ask]), nil)
+		if n < 0 {
+			return callError("ibv_poll_cq", ibverbs.NoErrno)
+		}
+		got := n &^ ibverbs.PollErrors
+		put(cq.buf[:got])
+		if got < ask {
+			break
+		}
+	}
+	return nil
+}
+
+// fetchAll takes all completions that the device has.
+func (cq *kernelCQ) fetchAll() {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	_ = cq.fetch(math.MaxInt) // a CQ that cannot be polled has nothing
+}
+
+// members are the QPs of a CQ.
+type members[Q any] struct {
+	byNum map[uint32]*Q
+	num   uint32
+	last  *Q // found last, by num
+}
+
+func (m *members[Q]) add(num uint32, q *Q) {
+	if m.byNum == nil {
+		m.byNum = make(map[uint32]*Q)
+	}
+	m.byNum[num], m.last = q, nil
+}
+
+func (m *members[Q]) remove(num uint32) {
+	delete(m.byNum, num)
+	m.last = nil
+}
+
+// find returns the QP of a number, nil if it is gone.
+func (m *members[Q]) find(num uint32) *Q {
+	if m.last == nil || m.num != num {
+		m.num, m.last = num, m.byNum[num]
+	}
+	return m.last
+}
+
+func (m *members[Q]) all() []*Q {
+	qs := make([]*Q, 0, len(m.byNum))
+	for _, q := range m.byNum {
+		qs = append(qs, q)
+	}
+	return qs
+}
+
+// wcQueue is a queue of completions.
+type wcQueue struct {
+	wcs  []WC
+	head int
+}
+
+func (q *wcQueue) len() int { return len(q.wcs) - q.head }
+
+func (q *wcQueue) put(wcs ...WC) { q.wcs = append(q.wcs, wcs...) }
+
+func (q *wcQueue) take(wcs []WC) int {
+	n := copy(wcs, q.wcs[q.head:])
+	if q.head += n; q.head == len(q.wcs) {
+		q.wcs, q.head = q.wcs[:0], 0
+	}
+	return n
 }

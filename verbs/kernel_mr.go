@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 type kernelMR struct {
@@ -41,7 +42,7 @@ func (pd *kernelPD) RegMR(mem []byte, iova uint64, access AccessFlags) (Provider
 
 func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access AccessFlags) error {
 	m.ctx = pd.ctx
-	addr := addressOf(mem)
+	addr := mapmem.Address(mem)
 	if err := checkIova(addr, iova); err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 		to = own.base().c
 	}
 	if flags&ReregTranslation != 0 {
-		addr, length = addressOf(mem), len(mem)
+		addr, length = mapmem.Address(mem), len(mem)
 		if iova != uint64(addr) {
 			return fmt.Errorf("%w: ibv_rereg_mr has no iova", ErrNotSupported)
 		}

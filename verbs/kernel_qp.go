@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/calllock"
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
@@ -45,14 +46,14 @@ type kernelQP struct {
 
 // sendQueue is where a list of sends is converted.
 type sendQueue struct {
-	direct callLock // held by a post
+	direct calllock.Lock // held by a post
 	sendList
 	simple *[256]uint8 // see simpleOps
 }
 
 // recvQueue is where a list of receives is converted.
 type recvQueue struct {
-	direct callLock // held by a post
+	direct calllock.Lock // held by a post
 	flat   recvList
 }
 
@@ -212,4 +213,39 @@ func (q *kernelQP) remove() error {
 	q.ctx.async.Sweep()
 	q.ctx.counts.qp.remove()
 	return err
+}
+
+// AttachMcast joins the QP to a group.
+func (q *kernelQP) AttachMcast(gid GID, lid uint16) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if err := q.mcast("ibv_attach_mcast", gid, lid, true); err != nil {
+		return err
+	}
+	if q.groups == nil {
+		q.groups = make(map[mcastGroup]struct{})
+	}
+	q.groups[mcastGroup{gid, lid}] = struct{}{}
+	return nil
+}
+
+// DetachMcast undoes AttachMcast.
+func (q *kernelQP) DetachMcast(gid GID, lid uint16) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if err := q.mcast("ibv_detach_mcast", gid, lid, false); err != nil {
+		return err
+	}
+	delete(q.groups, mcastGroup{gid, lid})
+	return nil
+}
+
+// mcastGroup is a group that a QP is in.
+type mcastGroup struct {
+	gid GID
+	lid uint16
+}
+
+func (q *kernelQP) mcast(call string, gid GID, lid uint16, attach bool) error {
+	return callError(call, q.c.Mcast(gid, lid, attach))
 }

@@ -44,9 +44,6 @@ func flatSGEs(sgl []SGE) []ibverbs.SGE {
 
 func flatAH(a *AHAttr) *ibverbs.AHAttr { return (*ibverbs.AHAttr)(unsafe.Pointer(a)) }
 
-// addressOf returns where memory is, for registration and for elements.
-func addressOf(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
-
 func flatCap(c QPCap) ibverbs.QPCap {
 	return ibverbs.QPCap{MaxSendWR: uint32(c.MaxSendWR), MaxRecvWR: uint32(c.MaxRecvWR),
 		MaxSendSGE: uint32(c.MaxSendSGE), MaxRecvSGE: uint32(c.MaxRecvSGE), MaxInlineData: uint32(c.MaxInlineData)}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 // Types for the devices of siw, the kernel's iWARP in software. What it does wrong stands in
@@ -72,7 +73,7 @@ func (c *siwContext) AllocPD() (ProviderPD, error) {
 
 // RegMR registers memory, under its own address only.
 func (pd *siwPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
-	if pd.faults.has(siwIovaIgnored) && iova != uint64(addressOf(mem)) {
+	if pd.faults.has(siwIovaIgnored) && iova != uint64(mapmem.Address(mem)) {
 		return nil, fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible",
 			ErrNotSupported, pd.ctx.dev.info.Name)
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/ibverbs"
-	"github.com/goverbs/goverbs/internal/siwring"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
 )
 
 // Requests of the rings. A list is written to the ring and told to the kernel by one system call,
@@ -16,7 +16,7 @@ import (
 
 // ringSends is the send queue of a QP.
 type ringSends struct {
-	ring   *siwring.SQ
+	ring   *queue.SQ
 	gather func(to []byte, from []ibverbs.SGE) // see ibverbs.Context
 }
 
@@ -52,13 +52,13 @@ func (s *ringSends) Send(wrs []ibverbs.Send, sges []ibverbs.SGE, ext []ibverbs.E
 // ringFlags are siw's flags of a request.
 func ringFlags(f SendFlags) (flags uint16) {
 	if f&SendFence != 0 {
-		flags |= siwring.FlagFence
+		flags |= queue.FlagFence
 	}
 	if f&SendSignaled != 0 {
-		flags |= siwring.FlagSignaled
+		flags |= queue.FlagSignaled
 	}
 	if f&SendSolicited != 0 {
-		flags |= siwring.FlagSolicit
+		flags |= queue.FlagSolicit
 	}
 	return flags
 }
@@ -77,38 +77,38 @@ func (s *ringSends) put(w *ibverbs.Send, own []ibverbs.SGE, x *ibverbs.Ext) bool
 	flags := ringFlags(SendFlags(w.Flags()))
 	switch opcode(w) {
 	case WRSend:
-		s.putData(e, siwring.OpSend, flags, w, own)
+		s.putData(e, queue.OpSend, flags, w, own)
 	case WRSendWithInv:
 		e.RKey = w.Imm
-		s.putData(e, siwring.OpSendInv, flags, w, own)
+		s.putData(e, queue.OpSendInv, flags, w, own)
 	case WRRDMAWrite:
-		s.putData(e, siwring.OpWrite, flags, w, own)
+		s.putData(e, queue.OpWrite, flags, w, own)
 	case WRRDMAWriteWithImm:
 		// The Write is without completion, and what wakes the peer is the immediate. If the Write
 		// fails it has one all the same: the second of the same ID is ignored.
-		s.putData(e, siwring.OpWrite, flags&siwring.FlagFence, w, own)
+		s.putData(e, queue.OpWrite, flags&queue.FlagFence, w, own)
 		e = s.ring.Next(1)
 		e.ID = w.ID
 		// The 32 bits are the first 4 of the 8 bytes, as on the user-space RNIC.
-		s.putImmediate(e, uint64(w.Imm)<<32, flags&^siwring.FlagFence)
+		s.putImmediate(e, uint64(w.Imm)<<32, flags&^queue.FlagFence)
 	case WRImmData:
 		s.putImmediate(e, x.A, flags)
 	case WRRDMARead:
-		s.putData(e, siwring.OpRead, flags, w, own)
+		s.putData(e, queue.OpRead, flags, w, own)
 	case WRAtomicFetchAndAdd, WRMaskedAtomicFetchAndAdd:
-		s.putAtomic(e, siwring.OpFetchAdd, flags, own, siwring.Operands{Data: x.A, Mask: x.P})
+		s.putAtomic(e, queue.OpFetchAdd, flags, own, queue.Operands{Data: x.A, Mask: x.P})
 	case WRAtomicCmpAndSwp:
-		s.putAtomic(e, siwring.OpCmpSwap, flags, own,
-			siwring.Operands{Data: x.B, Mask: ^uint64(0), Compare: x.A, CompareMask: ^uint64(0)})
+		s.putAtomic(e, queue.OpCmpSwap, flags, own,
+			queue.Operands{Data: x.B, Mask: ^uint64(0), Compare: x.A, CompareMask: ^uint64(0)})
 	case WRMaskedAtomicCmpAndSwp:
-		s.putAtomic(e, siwring.OpCmpSwap, flags, own,
-			siwring.Operands{Data: x.B, Mask: x.Q, Compare: x.A, CompareMask: x.P})
+		s.putAtomic(e, queue.OpCmpSwap, flags, own,
+			queue.Operands{Data: x.B, Mask: x.Q, Compare: x.A, CompareMask: x.P})
 	}
 	return true
 }
 
 // putData puts a request with elements, or with inline data.
-func (s *ringSends) putData(e *siwring.Send, op siwring.Opcode, flags uint16, w *ibverbs.Send, own []ibverbs.SGE) {
+func (s *ringSends) putData(e *queue.Send, op queue.Opcode, flags uint16, w *ibverbs.Send, own []ibverbs.SGE) {
 	if !isInline(w) {
 		setElements(&e.SGEs, own)
 		s.ring.Put(op, flags, len(own))
@@ -119,18 +119,18 @@ func (s *ringSends) putData(e *siwring.Send, op siwring.Opcode, flags uint16, w 
 		n += g.Length
 	}
 	s.gather(e.Inline()[:n], own)
-	e.SGEs[0] = siwring.SGE{Length: n}
-	s.ring.Put(op, flags|siwring.FlagInline, 1)
+	e.SGEs[0] = queue.SGE{Length: n}
+	s.ring.Put(op, flags|queue.FlagInline, 1)
 }
 
 // putImmediate puts a message of 8 bytes.
-func (s *ringSends) putImmediate(e *siwring.Send, v uint64, flags uint16) {
+func (s *ringSends) putImmediate(e *queue.Send, v uint64, flags uint16) {
 	e.RKey, e.RAddr = 0, v
-	s.ring.Put(siwring.OpImmediate, flags, 0)
+	s.ring.Put(queue.OpImmediate, flags, 0)
 }
 
-func (s *ringSends) putAtomic(e *siwring.Send, op siwring.Opcode, flags uint16, own []ibverbs.SGE,
-	operands siwring.Operands) {
+func (s *ringSends) putAtomic(e *queue.Send, op queue.Opcode, flags uint16, own []ibverbs.SGE,
+	operands queue.Operands) {
 	setElements(&e.SGEs, own)
 	*e.Operands() = operands
 	s.ring.Put(op, flags, len(own))
@@ -138,21 +138,21 @@ func (s *ringSends) putAtomic(e *siwring.Send, op siwring.Opcode, flags uint16, 
 
 // setElements writes the elements of a request. The handles and the ledger have seen to it that
 // they are not too many.
-func setElements(to *[siwring.MaxSGE]siwring.SGE, own []ibverbs.SGE) {
+func setElements(to *[queue.MaxSGE]queue.SGE, own []ibverbs.SGE) {
 	for i, g := range own {
-		to[i] = siwring.SGE{Addr: g.Addr, Length: g.Length, Key: g.LKey}
+		to[i] = queue.SGE{Addr: g.Addr, Length: g.Length, Key: g.LKey}
 	}
 }
 
 // ringReceives is a receive queue, of a QP or a shared one.
 type ringReceives struct {
-	ring *siwring.RQ // nil: none
+	ring *queue.RQ // nil: none
 }
 
 // post posts a list. siw finds it by itself.
 func (r *ringReceives) post(wrs []ibverbs.Recv, sges []ibverbs.SGE) ibverbs.Posted {
 	for i := range wrs {
-		var e *siwring.Receive
+		var e *queue.Receive
 		if r.ring != nil {
 			e = r.ring.Next()
 		}

@@ -9,8 +9,8 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/ibverbs"
-	"github.com/goverbs/goverbs/internal/siwring"
-	"github.com/goverbs/goverbs/internal/uverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
+	"github.com/goverbs/goverbs/internal/ibverbs/uverbs"
 )
 
 // ringQP is a queue pair.
@@ -46,19 +46,19 @@ func (pd ringPD) CreateQP(cfg ibverbs.QPConfig) (ibverbs.QP, ibverbs.QPCap, uint
 
 // mapRings maps the send queue, and the receive queue if the QP has one.
 func (q *ringQP) mapRings(r *ringContext, made *ringMadeQP, shared bool) (err error) {
-	if q.sendMem, err = r.mapRing(made.SendKey, siwring.SQSize(made.SendEntries)); err != nil {
+	if q.sendMem, err = r.mapRing(made.SendKey, queue.SQSize(made.SendEntries)); err != nil {
 		return err
 	}
-	if q.ringSends.ring, err = siwring.NewSQ(q.sendMem, made.SendEntries, q.bell.Ring); err != nil {
+	if q.ringSends.ring, err = queue.NewSQ(q.sendMem, made.SendEntries, q.bell.Ring); err != nil {
 		return err
 	}
 	if made.RecvEntries == 0 || shared { // siw tells a number with an SRQ too
 		return nil
 	}
-	if q.recvMem, err = r.mapRing(made.RecvKey, siwring.RQSize(made.RecvEntries)); err != nil {
+	if q.recvMem, err = r.mapRing(made.RecvKey, queue.RQSize(made.RecvEntries)); err != nil {
 		return err
 	}
-	q.ringReceives.ring, err = siwring.NewRQ(q.recvMem, made.RecvEntries)
+	q.ringReceives.ring, err = queue.NewRQ(q.recvMem, made.RecvEntries)
 	return err
 }
 

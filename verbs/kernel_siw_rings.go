@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ibverbs"
-	"github.com/goverbs/goverbs/internal/siwring"
-	"github.com/goverbs/goverbs/internal/uverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
+	"github.com/goverbs/goverbs/internal/ibverbs/uverbs"
 )
 
 // ringContext makes the queues of a siw that has RFC 7306, whose requests libibverbs and libsiw
 // have no form for: neither masks nor immediates of 8 bytes. The queues are made by the write
 // commands of uverbs and are mapped; requests and completions are written and read in Go
-// (internal/uverbs, internal/siwring). libsiw, which does the same in C, knows nothing of them.
+// (packages uverbs and ring/queue). libsiw, which does the same in C, knows nothing of them.
 //
 // The commands go to the descriptor of libibverbs' context, not to one of our own: queues, PDs and
 // regions work together only if one descriptor has made them, and PDs and regions are libibverbs'.
@@ -231,7 +231,7 @@ type ringCQ struct {
 	fd     int
 	handle uint32
 	mem    []byte
-	ring   *siwring.CQ
+	ring   *queue.CQ
 }
 
 // ringSpare is the largest number of completions that siw can have for one request of the program:
@@ -252,8 +252,8 @@ func (r *ringContext) CreateCQ(cfg ibverbs.CQConfig) (ibverbs.CQ, int, error) {
 		return nil, 0, ringErrno(err)
 	}
 	cq := &ringCQ{fd: r.fd, handle: handle}
-	if cq.mem, err = r.mapRing(made.Key, siwring.CQSize(made.Entries)); err == nil {
-		cq.ring, err = siwring.NewCQ(cq.mem, made.Entries)
+	if cq.mem, err = r.mapRing(made.Key, queue.CQSize(made.Entries)); err == nil {
+		cq.ring, err = queue.NewCQ(cq.mem, made.Entries)
 	}
 	if err != nil {
 		_ = cq.Destroy()
@@ -264,35 +264,35 @@ func (r *ringContext) CreateCQ(cfg ibverbs.CQConfig) (ibverbs.CQ, int, error) {
 
 // ringStatus is the status of a completion by siw's numbers, as libsiw tells it.
 var ringStatus = [...]WCStatus{
-	siwring.StatusSuccess:   WCSuccess,
-	siwring.StatusLocLen:    WCLocLenErr,
-	siwring.StatusLocProt:   WCLocProtErr,
-	siwring.StatusLocQPOp:   WCLocQPOpErr,
-	siwring.StatusFlushed:   WCWRFlushErr,
-	siwring.StatusBadResp:   WCBadRespErr,
-	siwring.StatusLocAccess: WCLocAccessErr,
-	siwring.StatusRemAccess: WCRemAccessErr,
-	siwring.StatusRemInvReq: WCRemInvReqErr,
-	siwring.StatusGeneral:   WCGeneralErr,
+	queue.StatusSuccess:   WCSuccess,
+	queue.StatusLocLen:    WCLocLenErr,
+	queue.StatusLocProt:   WCLocProtErr,
+	queue.StatusLocQPOp:   WCLocQPOpErr,
+	queue.StatusFlushed:   WCWRFlushErr,
+	queue.StatusBadResp:   WCBadRespErr,
+	queue.StatusLocAccess: WCLocAccessErr,
+	queue.StatusRemAccess: WCRemAccessErr,
+	queue.StatusRemInvReq: WCRemInvReqErr,
+	queue.StatusGeneral:   WCGeneralErr,
 }
 
 // ringOpcode is the opcode of a completion. That of a send becomes exact in the ledger, which knows
 // the request.
-func ringOpcode(c *siwring.Completion) WCOpcode {
+func ringOpcode(c *queue.Completion) WCOpcode {
 	switch c.Op {
-	case siwring.OpWrite:
+	case queue.OpWrite:
 		return WCRDMAWrite
-	case siwring.OpRead, siwring.OpReadLocalInv:
+	case queue.OpRead, queue.OpReadLocalInv:
 		return WCRDMARead
-	case siwring.OpFetchAdd:
+	case queue.OpFetchAdd:
 		return WCFetchAdd
-	case siwring.OpCmpSwap:
+	case queue.OpCmpSwap:
 		return WCCompSwap
-	case siwring.OpReceive:
-		switch c.Flags & (siwring.FlagImm | siwring.FlagWrote) {
-		case siwring.FlagImm:
+	case queue.OpReceive:
+		switch c.Flags & (queue.FlagImm | queue.FlagWrote) {
+		case queue.FlagImm:
 			return WCRecvImmData
-		case siwring.FlagImm | siwring.FlagWrote:
+		case queue.FlagImm | queue.FlagWrote:
 			return WCRecvRDMAWithImm
 		}
 		return WCRecv
@@ -307,17 +307,17 @@ func (cq *ringCQ) Poll(wcs []ibverbs.WC, held *ibverbs.Held) int {
 	}
 	failed := 0
 	for i := range wcs {
-		var c siwring.Completion
+		var c queue.Completion
 		if !cq.ring.Take(&c) {
 			return i | failed
 		}
 		wc := &wcs[i]
 		*wc = ibverbs.WC{ID: c.ID, Status: uint8(ringStatus[c.Status]), Opcode: uint8(ringOpcode(&c)), ByteLen: c.Bytes,
 			QPNum: c.QP}
-		if c.Flags&siwring.FlagImm != 0 {
+		if c.Flags&queue.FlagImm != 0 {
 			wc.Flags, wc.Imm, wc.Imm64 = uint8(WCWithImm), uint32(c.Imm>>32), c.Imm
 		}
-		if c.Flags&siwring.FlagInv != 0 {
+		if c.Flags&queue.FlagInv != 0 {
 			wc.Flags, wc.InvalidatedRKey = uint8(WCWithInv), c.Key
 		}
 		if wc.Status != uint8(WCSuccess) {
@@ -365,8 +365,8 @@ func (pd ringPD) CreateSRQ(cookie uint64, a ibverbs.SRQAttr) (ibverbs.SRQ, ibver
 		return nil, ibverbs.SRQAttr{}, ringErrno(err)
 	}
 	s := &ringSRQ{fd: pd.r.fd, handle: handle}
-	if s.mem, err = pd.r.mapRing(made.Key, siwring.RQSize(made.Entries)); err == nil {
-		s.ring, err = siwring.NewRQ(s.mem, made.Entries)
+	if s.mem, err = pd.r.mapRing(made.Key, queue.RQSize(made.Entries)); err == nil {
+		s.ring, err = queue.NewRQ(s.mem, made.Entries)
 	}
 	if err != nil {
 		_ = s.Destroy()

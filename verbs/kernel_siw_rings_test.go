@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/ibverbs"
-	"github.com/goverbs/goverbs/internal/siwring"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 // ringRig has the rings of a QP and of a CQ in memory, whose kernel is the test.
@@ -40,14 +41,14 @@ func newRingRig(t *testing.T, entries uint32) *ringRig {
 		return mem
 	}
 	var err error
-	r.sq, r.rq = anonymous(siwring.SQSize(entries)), anonymous(siwring.RQSize(entries))
-	r.sends.ring, err = siwring.NewSQ(r.sq, entries, func() error { r.bells++; return r.broken })
+	r.sq, r.rq = anonymous(queue.SQSize(entries)), anonymous(queue.RQSize(entries))
+	r.sends.ring, err = queue.NewSQ(r.sq, entries, func() error { r.bells++; return r.broken })
 	require.NoError(t, err)
 	r.sends.gather = rawContext{}.Gather
-	r.receives.ring, err = siwring.NewRQ(r.rq, entries)
+	r.receives.ring, err = queue.NewRQ(r.rq, entries)
 	require.NoError(t, err)
-	r.cq.mem = anonymous(siwring.CQSize(entries))
-	r.cq.ring, err = siwring.NewCQ(r.cq.mem, entries)
+	r.cq.mem = anonymous(queue.CQSize(entries))
+	r.cq.ring, err = queue.NewCQ(r.cq.mem, entries)
 	require.NoError(t, err)
 	return r
 }
@@ -170,7 +171,7 @@ func two(a, b uint32) uint64 {
 func TestRingInline(t *testing.T) {
 	r := newRingRig(t, 2)
 	data := []byte("0123456789abcdef")
-	at := uint64(addressOf(data))
+	at := uint64(mapmem.Address(data))
 	require.EqualValues(t, 1,
 		r.post(SendWR{Opcode: WRSend, Flags: SendInline,
 			SGL: []SGE{{Addr: at, Length: 10}, {Addr: at + 4, Length: 3}}}))

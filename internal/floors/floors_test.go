@@ -77,6 +77,10 @@ var floorOf = map[string]int{
 
 	"usiw/internal/testhook": 4, // imported by siw and usiw/usiwtest only
 
+	"internal/ibverbs":                 0,
+	"internal/ibverbs/uverbs":          0,
+	"internal/ibverbs/ksiw/ring/queue": 0,
+
 	"verbs":                3,
 	"internal/iwarp/rdmap": 3,
 
@@ -94,9 +98,8 @@ var floorOf = map[string]int{
 	"internal/race":      0,
 	"internal/runenv":    0,
 	"internal/dynlib":    0,
-	"internal/ibverbs":   0,
-	"internal/uverbs":    0,
-	"internal/siwring":   0,
+	"internal/mapmem":    0,
+	"internal/calllock":  1,
 	"internal/fakeverbs": 1, // imported by tests of verbs and cm only
 	"internal/asleep":    0, // imported by tests and suites only
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-package siwring
+package queue
 
 // An SQ is a send queue. Only one goroutine may use it at a time.
 type SQ struct {

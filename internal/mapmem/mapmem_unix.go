@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package verbs
+package mapmem
 
 import (
 	"os"
@@ -24,8 +24,9 @@ var quarantine struct {
 	bytes  int
 }
 
-// mapMemory returns zeroed, page-aligned memory of at least n bytes outside of the Go heap.
-func mapMemory(n int, huge bool) ([]byte, error) {
+// Map returns zeroed, page-aligned memory of at least n bytes outside of the Go heap, in huge pages
+// if that is asked for and possible.
+func Map(n int, huge bool) ([]byte, error) {
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	if huge {
 		if mem, err := mapHuge(n, prot, flags); err == nil {
@@ -36,9 +37,9 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	return unix.Mmap(-1, 0, (n+page-1)/page*page, prot, flags)
 }
 
-// unmapMemory frees the pages at once, and keeps the addresses reserved and inaccessible for a
+// Unmap frees the pages at once, and keeps the addresses reserved and inaccessible for a
 // while.
-func unmapMemory(mem []byte) {
+func Unmap(mem []byte) {
 	// A fresh inaccessible mapping would be needed to drop the pages in one step; MADV_DONTNEED and
 	// PROT_NONE do the same.
 	_ = unix.Madvise(mem, unix.MADV_DONTNEED)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-package verbs
+package mapmem
 
 import "golang.org/x/sys/unix"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-package verbs
+package calllock
 
 import (
 	"sync"
@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCallLock has many goroutines take the lock.
-func TestCallLock(t *testing.T) {
+// TestLock has many goroutines take the lock.
+func TestLock(t *testing.T) {
 	const goroutines, rounds = 8, 2000
 	var (
-		l      callLock
+		l      Lock
 		counts [2]int
 		wg     sync.WaitGroup
 	)
@@ -30,15 +30,15 @@ func TestCallLock(t *testing.T) {
 	}
 	wg.Wait()
 	require.Equal(t, [2]int{goroutines * rounds, goroutines * rounds}, counts)
-	require.True(t, l.tryLock())
-	require.False(t, l.tryLock(), "it is taken")
+	require.True(t, l.TryLock())
+	require.False(t, l.TryLock(), "it is taken")
 	l.Unlock()
 }
 
-// TestCallLockLine waits for the lock while another goroutine takes it again and again, and keeps
+// TestLockLine waits for the lock while another goroutine takes it again and again, and keeps
 // it from those that come later.
-func TestCallLockLine(t *testing.T) {
-	var l callLock
+func TestLockLine(t *testing.T) {
+	var l Lock
 	var n int
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -70,12 +70,12 @@ func TestCallLockLine(t *testing.T) {
 		close(got)
 	}()
 	require.Eventually(t, func() bool { return l.waiting.Load() == 1 }, 30*time.Second, time.Millisecond)
-	require.False(t, l.tryLock())
-	if at := l.atEnd(); at != nil {
+	require.False(t, l.TryLock())
+	if at := l.AtEnd(); at != nil {
 		at.Store(0) // as C does
 	} else {
 		l.Unlock()
 	}
 	<-got
-	require.False(t, l.tryLock(), "the one who waited has it")
+	require.False(t, l.TryLock(), "the one who waited has it")
 }

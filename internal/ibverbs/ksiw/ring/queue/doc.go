@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package siwring reads and writes the queues that siw, the kernel's iWARP in software, shares with
+// Package queue reads and writes the queues that siw, the kernel's iWARP in software, shares with
 // a program: send queue, receive queues and completion queue, mapped from the kernel
 // (<rdma/siw-abi.h>). It has what the driver's library for C has, and the requests of RFC 7306, for
 // which that library has no form.
@@ -49,4 +49,4 @@
 // The kernel frees the memory of a queue when the queue is destroyed and nobody maps it. An object
 // here must not be used after its memory is unmapped. The caller makes sure of that with the lock
 // under which it uses the object.
-package siwring
+package queue

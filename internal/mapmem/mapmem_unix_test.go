@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package verbs
+package mapmem
 
 import (
 	"runtime/debug"
@@ -25,13 +25,13 @@ var sink byte
 // somebody else's data.
 func TestClosedMemoryFaults(t *testing.T) {
 	for _, huge := range []bool{false, true} {
-		mem, err := mapMemory(10000, huge)
+		mem, err := Map(10000, huge)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, len(mem), 10000)
 		require.Equal(t, make([]byte, 10000), mem[:10000], "zeroed")
-		require.Zero(t, iovaOf(mem, 0)%4096, "page-aligned")
+		require.Zero(t, Address(mem)%4096, "page-aligned")
 		require.False(t, faults(mem))
-		unmapMemory(mem)
+		Unmap(mem)
 		require.True(t, faults(mem))
 	}
 }
@@ -39,9 +39,9 @@ func TestClosedMemoryFaults(t *testing.T) {
 // TestQuarantineIsBounded closes more regions than are kept.
 func TestQuarantineIsBounded(t *testing.T) {
 	for range quarantineRanges + 10 {
-		mem, err := mapMemory(1, false)
+		mem, err := Map(1, false)
 		require.NoError(t, err)
-		unmapMemory(mem)
+		Unmap(mem)
 	}
 	quarantine.Lock()
 	defer quarantine.Unlock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-package siwring
+package queue
 
 // An RQ is the receive queue of a QP, or a shared one. Only one goroutine may use it at a time.
 type RQ struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-package siwring
+package queue
 
 import (
 	"fmt"

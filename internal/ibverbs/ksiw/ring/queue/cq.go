@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-package siwring
+package queue
 
 // A CQ is a completion queue. Only one goroutine may use it at a time, except that Arm may be
 // called beside Take.
