@@ -78,6 +78,7 @@ var floorOf = map[string]int{
 	"usiw/internal/testhook": 4, // imported by siw and usiw/usiwtest only
 
 	"internal/ibverbs":                 0,
+	"internal/ibverbs/ibverbstest":     1, // imported by tests only
 	"internal/ibverbs/uverbs":          0,
 	"internal/ibverbs/ksiw/ring/queue": 0,
 
