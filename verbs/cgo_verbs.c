@@ -404,12 +404,9 @@ uint32_t gv_mw_rkey(uintptr_t mw) { return MW(mw)->rkey; }
 
 int gv_dealloc_mw(uintptr_t mw) { return result(MW(mw)->context->ops.dealloc_mw(MW(mw))); } // 0 or an errno
 
-int gv_create_comp_channel(uintptr_t ctx, uintptr_t *out, int *fd) {
+int gv_create_comp_channel(uintptr_t ctx, uintptr_t *out) {
 	errno = 0;
-	int rc = made(lib.ibv_create_comp_channel(CONTEXT(ctx)), out); // NULL and errno
-	if (rc == 0)
-		*fd = CHANNEL(*out)->fd;
-	return rc;
+	return made(lib.ibv_create_comp_channel(CONTEXT(ctx)), out); // NULL and errno
 }
 
 int gv_destroy_comp_channel(uintptr_t ch) { return result(lib.ibv_destroy_comp_channel(CHANNEL(ch))); } // 0 or an errno

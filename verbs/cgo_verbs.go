@@ -9,26 +9,18 @@ import "C"
 
 import (
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/dynlib"
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// Only this file calls libibverbs. An object is a number, 0 = none; the caller makes sure that it
-// exists. Functions that return an int return 0 or an errno, which callError turns into an error.
+// Only this file calls libibverbs: it implements the interfaces of package ibverbs. An object is a
+// number, whose methods need that the object exists.
 
-type (
-	rawContext uintptr // struct ibv_context
-	rawPD      uintptr
-	rawMR      uintptr
-	rawMW      uintptr
-	rawChannel uintptr // struct ibv_comp_channel
-	rawCQ      uintptr
-	rawQP      uintptr
-	rawSRQ     uintptr
-	rawAH      uintptr
-)
+// kernelLibrary returns libibverbs, or the reason why there is none.
+func kernelLibrary() (ibverbs.Library, error) { return rawLibrary{}, loadLibrary() }
 
 // loadLibrary opens libibverbs once.
 var loadLibrary = sync.OnceValue(func() error {
@@ -41,520 +33,445 @@ var loadLibrary = sync.OnceValue(func() error {
 	})
 })
 
-// noErrno, or a larger number, is the result of a call that failed without telling why as its
-// manual page says.
-const noErrno = C.GV_NO_ERRNO
-
-// Requests and completions cross in lists of these, which have the layout of their namesakes in
-// cgo_verbs.h. So have SGE, WC and AHAttr.
-type (
-	flatSend struct { // struct gv_wr
-		id, remoteAddr uint64
-		rkey, imm      uint32
-		op             uint32 // see flatOp
-		ext            uint32 // 1 and the index of the flatExt, 0 = none
-	}
-	flatExt struct { // struct gv_ext
-		p, q, a, b uint64
-		c, d       uint32
-	}
-	flatRecv struct { // struct gv_recv
-		id     uint64
-		numSGE uint32
-		_      uint32
-	}
-)
-
-// Where the flags and the number of elements are in flatSend.op.
-const (
-	flagsShift = C.GV_FLAGS_SHIFT
-	sgesShift  = C.GV_SGES_SHIFT
-)
-
-// Compiling fails if one of these is not 0.
+// Compiling fails if one of these is not 0: the records have the layout of the structures of C.
 var (
-	_ [0]struct{} = [unsafe.Sizeof(flatSend{}) - C.sizeof_struct_gv_wr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(flatSend{}.ext) - unsafe.Offsetof(C.struct_gv_wr{}.ext)]struct{}{}
-	_ [0]struct{} = [unsafe.Sizeof(flatExt{}) - C.sizeof_struct_gv_ext]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(flatExt{}.d) - unsafe.Offsetof(C.struct_gv_ext{}.d)]struct{}{}
-	_ [0]struct{} = [unsafe.Sizeof(flatRecv{}) - C.sizeof_struct_gv_recv]struct{}{}
-	_ [0]struct{} = [unsafe.Sizeof(SGE{}) - C.sizeof_struct_gv_sge]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(SGE{}.LKey) - unsafe.Offsetof(C.struct_gv_sge{}.lkey)]struct{}{}
-	_ [0]struct{} = [unsafe.Sizeof(WC{}) - C.sizeof_struct_gv_wc]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(WC{}.Imm64) - unsafe.Offsetof(C.struct_gv_wc{}.imm64)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(WC{}.InvalidatedRKey) - unsafe.Offsetof(
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Send{}) - C.sizeof_struct_gv_wr]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Send{}.Imm) - unsafe.Offsetof(C.struct_gv_wr{}.imm)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Send{}.Op) - unsafe.Offsetof(C.struct_gv_wr{}.op)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Send{}.Ext) - unsafe.Offsetof(C.struct_gv_wr{}.ext)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Ext{}) - C.sizeof_struct_gv_ext]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Ext{}.A) - unsafe.Offsetof(C.struct_gv_ext{}.a)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Ext{}.D) - unsafe.Offsetof(C.struct_gv_ext{}.d)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Recv{}) - C.sizeof_struct_gv_recv]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Recv{}.NumSGE) - unsafe.Offsetof(C.struct_gv_recv{}.num_sge)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.SGE{}) - C.sizeof_struct_gv_sge]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.SGE{}.LKey) - unsafe.Offsetof(C.struct_gv_sge{}.lkey)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.WC{}) - C.sizeof_struct_gv_wc]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.Flags) - unsafe.Offsetof(C.struct_gv_wc{}.flags)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.ByteLen) - unsafe.Offsetof(C.struct_gv_wc{}.byte_len)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.Imm64) - unsafe.Offsetof(C.struct_gv_wc{}.imm64)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.InvalidatedRKey) - unsafe.Offsetof(
 		C.struct_gv_wc{}.invalidated_rkey)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(WC{}.DLIDPathBits) - unsafe.Offsetof(C.struct_gv_wc{}.dlid_path_bits)]struct{}{}
-	_ [0]struct{} = [unsafe.Sizeof(AHAttr{}) - C.sizeof_struct_gv_ah_attr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(GlobalRoute{}.TrafficClass) - unsafe.Offsetof(
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.SrcQP) - unsafe.Offsetof(C.struct_gv_wc{}.src_qp)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.DLIDPathBits) - unsafe.Offsetof(
+		C.struct_gv_wc{}.dlid_path_bits)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.DeviceAttr{}) - C.sizeof_struct_gv_device_attr]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.NodeGUID) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.node_guid)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.PageSizeCap) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.page_size_cap)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.CapFlags) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.device_cap_flags)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxPD) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.max_pd)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.AtomicCap) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.atomic_cap)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.NumCompVectors) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.num_comp_vectors)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxRawEthyQP) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.max_raw_ethy_qp)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxMapPerFMR) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.max_map_per_fmr)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.LocalCAAckDelay) - unsafe.Offsetof(
+		C.struct_gv_device_attr{}.local_ca_ack_delay)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.DeviceAttrEx{}) - C.sizeof_struct_gv_device_attr_ex]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSFieldsMask) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.rss_fields_mask)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.ODPXRC) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.odp_xrc)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.TSOQPTs) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.tso_qpts)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSTableSize) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.rss_table_size)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.PacingQPTs) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.pacing_qpts)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.TMSGE) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.tm_sge)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.ModPeriod) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.mod_period)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSFunction) - unsafe.Offsetof(
+		C.struct_gv_device_attr_ex{}.rss_function)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.PortAttr{}) - C.sizeof_struct_gv_port_attr]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.MaxMsgSz) - unsafe.Offsetof(
+		C.struct_gv_port_attr{}.max_msg_sz)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.QKeyViolCntr) - unsafe.Offsetof(
+		C.struct_gv_port_attr{}.qkey_viol_cntr)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.GIDTblLen) - unsafe.Offsetof(
+		C.struct_gv_port_attr{}.gid_tbl_len)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.PortCapFlags2) - unsafe.Offsetof(
+		C.struct_gv_port_attr{}.port_cap_flags2)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.LinkLayer) - unsafe.Offsetof(
+		C.struct_gv_port_attr{}.link_layer)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.Flags) - unsafe.Offsetof(
+		C.struct_gv_port_attr{}.flags)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.GID{}) - C.sizeof_struct_gv_gid]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.GID{}.Type) - unsafe.Offsetof(C.struct_gv_gid{}._type)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.GID{}.NetDev) - unsafe.Offsetof(C.struct_gv_gid{}.netdev)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Keys{}) - C.sizeof_struct_gv_keys]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Keys{}.RKey) - unsafe.Offsetof(C.struct_gv_keys{}.rkey)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.SRQAttr{}) - C.sizeof_struct_gv_srq_attr]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.SRQAttr{}.Limit) - unsafe.Offsetof(
+		C.struct_gv_srq_attr{}.srq_limit)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.AHAttr{}) - C.sizeof_struct_gv_ah_attr]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.FlowLabel) - unsafe.Offsetof(
+		C.struct_gv_ah_attr{}.flow_label)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.TrafficClass) - unsafe.Offsetof(
 		C.struct_gv_ah_attr{}.traffic_class)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gv_ah_attr{}.dlid)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.PortNum) - unsafe.Offsetof(C.struct_gv_ah_attr{}.port_num)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gv_ah_attr{}.dlid)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.IsGlobal) - unsafe.Offsetof(
+		C.struct_gv_ah_attr{}.is_global)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.PortNum) - unsafe.Offsetof(
+		C.struct_gv_ah_attr{}.port_num)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.QPCap{}) - C.sizeof_struct_gv_qp_cap]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPCap{}.MaxInlineData) - unsafe.Offsetof(
+		C.struct_gv_qp_cap{}.max_inline_data)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.QPAttr{}) - C.sizeof_struct_gv_qp_attr]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.AccessFlags) - unsafe.Offsetof(
+		C.struct_gv_qp_attr{}.qp_access_flags)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.Cap) - unsafe.Offsetof(C.struct_gv_qp_attr{}.cap)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.AH) - unsafe.Offsetof(C.struct_gv_qp_attr{}.ah)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.PKeyIndex) - unsafe.Offsetof(
+		C.struct_gv_qp_attr{}.pkey_index)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.SQDAsyncNotify) - unsafe.Offsetof(
+		C.struct_gv_qp_attr{}.en_sqd_async_notify)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.MinRNRTimer) - unsafe.Offsetof(
+		C.struct_gv_qp_attr{}.min_rnr_timer)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.RNRRetry) - unsafe.Offsetof(
+		C.struct_gv_qp_attr{}.rnr_retry)]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Event{}) - C.sizeof_struct_gv_async]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Event{}.Port) - unsafe.Offsetof(C.struct_gv_async{}.port)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Event{}.Cookie) - unsafe.Offsetof(C.struct_gv_async{}.cookie)]struct{}{}
+	_ [0]struct{} = [ibverbs.FlagsShift - C.GV_FLAGS_SHIFT]struct{}{}
+	_ [0]struct{} = [ibverbs.SGEsShift - C.GV_SGES_SHIFT]struct{}{}
+	_ [0]struct{} = [ibverbs.Broken - C.GV_BROKEN]struct{}{}
+	_ [0]struct{} = [ibverbs.PollErrors - C.GV_ERRORS]struct{}{}
+	_ [0]struct{} = [ibverbs.NoErrno - C.GV_NO_ERRNO]struct{}{}
+	_ [0]struct{} = [ibverbs.ReregInput - C.GV_REREG_ERR_INPUT]struct{}{}
+	_ [0]struct{} = [ibverbs.ReregDontFork - C.GV_REREG_ERR_DONT_FORK_NEW]struct{}{}
 )
 
-// broken in the upper half of a post's result: the library did not tell how many requests it took.
-const broken = C.GV_BROKEN
-
-// postSend returns how many requests were taken in the low half, and in the upper half 0 or why not
-// all. C stores 0 to atEnd, which may be nil, when it is done.
-func (q rawQP) postSend(wrs []flatSend, sges []SGE, ext []flatExt, atEnd *atomic.Uint32) uint64 {
-	return uint64(C.gv_post_send(C.uintptr_t(q), (*C.struct_gv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))),
-		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))),
-		(*C.struct_gv_ext)(unsafe.Pointer(unsafe.SliceData(ext))),
-		C.int(len(wrs)), (*C.uint32_t)(unsafe.Pointer(atEnd))))
-}
-
-// postRecv is postSend for receives.
-func (q rawQP) postRecv(wrs []flatRecv, sges []SGE, atEnd *atomic.Uint32) uint64 {
-	return uint64(C.gv_post_recv(C.uintptr_t(q), (*C.struct_gv_recv)(unsafe.Pointer(unsafe.SliceData(wrs))),
-		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.int(len(wrs)),
-		(*C.uint32_t)(unsafe.Pointer(atEnd))))
-}
-
-// postRecv is postSend for receives.
-func (s rawSRQ) postRecv(wrs []flatRecv, sges []SGE) uint64 {
-	return uint64(C.gv_post_srq_recv(C.uintptr_t(s), (*C.struct_gv_recv)(unsafe.Pointer(unsafe.SliceData(wrs))),
-		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.int(len(wrs))))
-}
-
-// pollErrors in the result of a poll: one of the completions is not a success.
-const pollErrors = C.GV_ERRORS
-
-// poll returns the number of completions, or a negative number that means nothing but failure.
-// withInv is the device's flag for what WCWithInv says; atEnd as in postSend.
-func (cq rawCQ) poll(wcs []WC, withInv uint, atEnd *atomic.Uint32) int {
-	return int(C.gv_poll(C.uintptr_t(cq), (*C.struct_gv_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.int(len(wcs)),
-		C.uint(withInv), (*C.uint32_t)(unsafe.Pointer(atEnd))))
-}
-
-// copyElements copies the memory that elements name to a place that is large enough.
-func copyElements(to []byte, sgl []SGE) {
-	C.gv_gather(unsafe.Pointer(unsafe.SliceData(to)), (*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sgl))),
-		C.int(len(sgl)))
-}
-
-// addressOf returns where memory is, for registration and for elements.
-func addressOf(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
-
-// rawDevices lists the devices.
-func rawDevices() ([]DeviceInfo, int) {
-	var list *C.struct_gv_device
-	var n C.int
-	if rc := C.gv_devices(&list, &n); rc != 0 {
-		return nil, int(rc)
+// errnoOf makes the error of a result of cgo_verbs.c.
+func errnoOf(rc C.int) error {
+	switch {
+	case rc == 0:
+		return nil
+	case rc < 0:
+		return ibverbs.NoErrno
 	}
-	defer C.free(unsafe.Pointer(list))
-	devices := make([]DeviceInfo, n)
-	for i, d := range unsafe.Slice(list, n) {
-		devices[i] = DeviceInfo{Name: C.GoString(&d.name[0]), Provider: "ibverbs", NodeType: NodeType(d.node_type),
-			Transport: Transport(d.transport), NodeGUID: GUID(d.guid)}
-	}
-	return devices, 0
+	return syscall.Errno(rc)
 }
 
-func rawForkInit() { C.gv_fork_init() }
-
-func rawOpen(name string, guid GUID) (ctx rawContext, asyncFD, rc int) {
-	cName := C.CString(name)
-	defer C.free(unsafe.Pointer(cName))
-	var c C.uintptr_t
-	var fd C.int
-	r := C.gv_open(cName, C.uint64_t(guid), &c, &fd)
-	return rawContext(c), int(fd), int(r)
-}
-
-// fd is the descriptor by which the library tells the kernel its commands.
-func (ctx rawContext) fd() int { return int(C.gv_context_fd(C.uintptr_t(ctx))) }
-
-// handle is the number of the PD in commands.
-func (pd rawPD) handle() uint32 { return uint32(C.gv_pd_handle(C.uintptr_t(pd))) }
-
-// fd is the descriptor from which events are read.
-func (ch rawChannel) fd() int { return int(C.gv_channel_fd(C.uintptr_t(ch))) }
-
-func (ctx rawContext) close() int { return int(C.gv_close(C.uintptr_t(ctx))) }
-
-func (ctx rawContext) queryDevice() (DeviceAttr, int) {
-	var a C.struct_gv_device_attr
-	if rc := C.gv_query_device(C.uintptr_t(ctx), &a); rc != 0 {
-		return DeviceAttr{}, int(rc)
-	}
-	return DeviceAttr{
-		FwVer:           C.GoString(&a.fw_ver[0]),
-		NodeGUID:        GUID(a.node_guid),
-		SysImageGUID:    GUID(a.sys_image_guid),
-		MaxMRSize:       uint64(a.max_mr_size),
-		PageSizeCap:     uint64(a.page_size_cap),
-		VendorID:        uint32(a.vendor_id),
-		VendorPartID:    uint32(a.vendor_part_id),
-		HWVer:           uint32(a.hw_ver),
-		MaxQP:           int(a.max_qp),
-		MaxQPWR:         int(a.max_qp_wr),
-		DeviceCapFlags:  DeviceCapFlags(a.device_cap_flags),
-		MaxSGE:          int(a.max_sge),
-		MaxSGERd:        int(a.max_sge_rd),
-		MaxCQ:           int(a.max_cq),
-		MaxCQE:          int(a.max_cqe),
-		MaxMR:           int(a.max_mr),
-		MaxPD:           int(a.max_pd),
-		MaxQPRdAtom:     int(a.max_qp_rd_atom),
-		MaxResRdAtom:    int(a.max_res_rd_atom),
-		MaxQPInitRdAtom: int(a.max_qp_init_rd_atom),
-		AtomicCap:       AtomicCap(a.atomic_cap),
-		MaxMW:           int(a.max_mw),
-		MaxAH:           int(a.max_ah),
-		MaxSRQ:          int(a.max_srq),
-		MaxSRQWR:        int(a.max_srq_wr),
-		MaxSRQSGE:       int(a.max_srq_sge),
-		MaxPKeys:        int(a.max_pkeys),
-		LocalCAAckDelay: uint8(a.local_ca_ack_delay),
-		PhysPortCnt:     int(a.phys_port_cnt),
-		NumCompVectors:  int(a.num_comp_vectors),
-
-		MaxEERdAtom:           int(a.max_ee_rd_atom),
-		MaxEEInitRdAtom:       int(a.max_ee_init_rd_atom),
-		MaxEE:                 int(a.max_ee),
-		MaxRDD:                int(a.max_rdd),
-		MaxRawIPv6QP:          int(a.max_raw_ipv6_qp),
-		MaxRawEthyQP:          int(a.max_raw_ethy_qp),
-		MaxMcastGrp:           int(a.max_mcast_grp),
-		MaxMcastQPAttach:      int(a.max_mcast_qp_attach),
-		MaxTotalMcastQPAttach: int(a.max_total_mcast_qp_attach),
-		MaxFMR:                int(a.max_fmr),
-		MaxMapPerFMR:          int(a.max_map_per_fmr),
-	}, 0
-}
-
-func (ctx rawContext) queryDeviceEx() (DeviceAttrEx, int) {
-	var a C.struct_gv_device_attr_ex
-	if rc := C.gv_query_device_ex(C.uintptr_t(ctx), &a); rc != 0 {
-		return DeviceAttrEx{}, int(rc)
-	}
-	return DeviceAttrEx{
-		ODP: ODPCaps{General: ODPGeneralCaps(a.odp_general), RC: ODPTransportCaps(a.odp_rc),
-			UC: ODPTransportCaps(a.odp_uc), UD: ODPTransportCaps(a.odp_ud), XRC: ODPTransportCaps(a.odp_xrc)},
-		CompletionTimestampMask: uint64(a.completion_timestamp_mask),
-		HCACoreClock:            uint64(a.hca_core_clock),
-		DeviceCapFlagsEx:        DeviceCapFlagsEx(a.device_cap_flags_ex),
-		RawPacketCaps:           uint32(a.raw_packet_caps),
-		MaxWQTypeRQ:             uint32(a.max_wq_type_rq),
-		MaxDMSize:               uint64(a.max_dm_size),
-		TSO:                     TSOCaps{MaxTSO: uint32(a.tso_max), SupportedQPTs: uint32(a.tso_qpts)},
-		RSS: RSSCaps{SupportedQPTs: uint32(a.rss_qpts), MaxRWQIndirectionTables: uint32(a.rss_tables),
-			MaxRWQIndirectionTableSize: uint32(a.rss_table_size), RXHashFieldsMask: uint64(a.rss_fields_mask),
-			RXHashFunction: uint8(a.rss_function)},
-		PacketPacing: PacketPacingCaps{QPRateLimitMin: uint32(a.pacing_min), QPRateLimitMax: uint32(a.pacing_max),
-			SupportedQPTs: uint32(a.pacing_qpts)},
-		TagMatching: TagMatchingCaps{MaxRndvHdrSize: uint32(a.tm_hdr), MaxNumTags: uint32(a.tm_tags),
-			Flags: uint32(a.tm_flags), MaxOps: uint32(a.tm_ops), MaxSGE: uint32(a.tm_sge)},
-		CQModeration: CQModerationCaps{MaxCQCount: uint16(a.mod_count), MaxCQPeriod: uint16(a.mod_period)},
-		PCIAtomic: PCIAtomicCaps{FetchAdd: uint16(a.pci_fetch_add), Swap: uint16(a.pci_swap),
-			CompareSwap: uint16(a.pci_compare_swap)},
-	}, 0
-}
-
-func (ctx rawContext) queryPort(port int) (PortAttr, int) {
-	var a C.struct_gv_port_attr
-	if rc := C.gv_query_port(C.uintptr_t(ctx), C.uint8_t(port), &a); rc != 0 {
-		return PortAttr{}, int(rc)
-	}
-	return PortAttr{
-		State:       PortState(a.state),
-		MaxMTU:      MTU(a.max_mtu),
-		ActiveMTU:   MTU(a.active_mtu),
-		GIDTblLen:   int(a.gid_tbl_len),
-		MaxMsgSz:    uint32(a.max_msg_sz),
-		PKeyTblLen:  int(a.pkey_tbl_len),
-		LID:         uint16(a.lid),
-		SMLID:       uint16(a.sm_lid),
-		LMC:         uint8(a.lmc),
-		ActiveWidth: uint8(a.active_width),
-		ActiveSpeed: uint8(a.active_speed),
-		PhysState:   uint8(a.phys_state),
-		LinkLayer:   LinkLayer(a.link_layer),
-
-		PortCapFlags:  uint32(a.port_cap_flags),
-		PortCapFlags2: uint16(a.port_cap_flags2),
-		BadPKeyCntr:   uint32(a.bad_pkey_cntr),
-		QKeyViolCntr:  uint32(a.qkey_viol_cntr),
-		MaxVLNum:      uint8(a.max_vl_num),
-		SMSL:          uint8(a.sm_sl),
-		SubnetTimeout: uint8(a.subnet_timeout),
-		InitTypeReply: uint8(a.init_type_reply),
-		Flags:         uint8(a.flags),
-	}, 0
-}
-
-func (ctx rawContext) queryGID(port, index int) (GIDEntry, int) {
-	var g C.struct_gv_gid
-	if rc := C.gv_query_gid(C.uintptr_t(ctx), C.uint32_t(port), C.uint32_t(index), &g); rc != 0 {
-		return GIDEntry{}, int(rc)
-	}
-	e := GIDEntry{Port: port, Index: index, Type: GIDType(g._type), NetDev: C.GoString(&g.netdev[0])}
-	copy(e.GID[:], C.GoBytes(unsafe.Pointer(&g.raw[0]), 16))
-	return e, 0
-}
-
-func (ctx rawContext) queryPKey(port, index int) (uint16, int) {
-	var key C.uint16_t
-	rc := C.gv_query_pkey(C.uintptr_t(ctx), C.uint8_t(port), C.int(index), &key)
-	return uint16(key), int(rc)
-}
-
-// asyncEvent takes an event, which has been acknowledged, and the number of its object. The result
-// is EAGAIN if there is none.
-func (ctx rawContext) asyncEvent() (ev AsyncEvent, cookie uint64, rc int) {
-	var out C.struct_gv_async
-	r := C.gv_async_event(C.uintptr_t(ctx), &out)
-	return AsyncEvent{Type: EventType(out._type), Port: int(out.port)}, uint64(out.cookie), int(r)
-}
-
-func (ctx rawContext) allocPD() (rawPD, int) {
-	var out C.uintptr_t
-	rc := C.gv_alloc_pd(C.uintptr_t(ctx), &out)
-	return rawPD(out), int(rc)
-}
-
-func (pd rawPD) dealloc() int { return int(C.gv_dealloc_pd(C.uintptr_t(pd))) }
-
-func (ctx rawContext) createCompChannel() (ch rawChannel, fd, rc int) {
-	var out C.uintptr_t
-	var f C.int
-	r := C.gv_create_comp_channel(C.uintptr_t(ctx), &out, &f)
-	return rawChannel(out), int(f), int(r)
-}
-
-// event takes an event, which has been acknowledged: the number of its CQ. The result is EAGAIN if
-// there is none.
-func (ch rawChannel) event() (cookie uint64, rc int) {
-	var out C.uint64_t
-	r := C.gv_cq_event(C.uintptr_t(ch), &out)
-	return uint64(out), int(r)
-}
-
-func (ch rawChannel) destroy() int { return int(C.gv_destroy_comp_channel(C.uintptr_t(ch))) }
-
-// createCQ also returns for how many completions there is room.
-func (ctx rawContext) createCQ(cqe int, cookie uint64, ch rawChannel, vector int) (cq rawCQ, room, rc int) {
-	var out C.uintptr_t
-	var n C.int
-	r := C.gv_create_cq(C.uintptr_t(ctx), C.int(cqe), C.uint64_t(cookie), C.uintptr_t(ch), C.int(vector), &out, &n)
-	return rawCQ(out), int(n), int(r)
-}
-
-func (cq rawCQ) resize(cqe int) (room, rc int) {
-	var n C.int
-	r := C.gv_resize_cq(C.uintptr_t(cq), C.int(cqe), &n)
-	return int(n), int(r)
-}
-
-func (cq rawCQ) reqNotify(solicitedOnly bool) int {
-	return int(C.gv_req_notify_cq(C.uintptr_t(cq), C.int(boolInt(solicitedOnly))))
-}
-
-func (cq rawCQ) destroy() int { return int(C.gv_destroy_cq(C.uintptr_t(cq))) }
-
-// mrKeys are the keys of a region.
-type mrKeys struct{ lkey, rkey uint32 }
-
-func keysFromC(k *C.struct_gv_keys) mrKeys { return mrKeys{uint32(k.lkey), uint32(k.rkey)} }
-
-func (pd rawPD) regMR(addr uintptr, length int, iova uint64, access AccessFlags) (rawMR, mrKeys, int) {
-	var out C.uintptr_t
-	var keys C.struct_gv_keys
-	rc := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint64_t(iova), C.uint(access), &out,
-		&keys)
-	return rawMR(out), keysFromC(&keys), int(rc)
-}
-
-func (pd rawPD) regDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (rawMR, mrKeys, int) {
-	var out C.uintptr_t
-	var keys C.struct_gv_keys
-	rc := C.gv_reg_dmabuf_mr(C.uintptr_t(pd), C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd),
-		C.int(access), &out, &keys)
-	return rawMR(out), keysFromC(&keys), int(rc)
-}
-
-// The result of rereg for a region that was not changed.
-const (
-	reregErrInput       = C.GV_REREG_ERR_INPUT
-	reregErrDontForkNew = C.GV_REREG_ERR_DONT_FORK_NEW
-)
-
-// rereg returns the result of ibv_rereg_mr(3), 0 or negative, and 0 or an errno.
-func (mr rawMR) rereg(flags ReregFlags, pd rawPD, addr uintptr, length int,
-	access AccessFlags) (keys mrKeys, rc, errno int) {
-	var k C.struct_gv_keys
-	var e C.int
-	r := C.gv_rereg_mr(C.uintptr_t(mr), C.int(flags), C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length),
-		C.int(access), &e, &k)
-	return keysFromC(&k), int(r), int(e)
-}
-
-func (mr rawMR) dereg() int { return int(C.gv_dereg_mr(C.uintptr_t(mr))) }
-
-func (pd rawPD) allocMW(t MWType) (rawMW, int) {
-	var out C.uintptr_t
-	rc := C.gv_alloc_mw(C.uintptr_t(pd), C.int(t), &out)
-	return rawMW(out), int(rc)
-}
-
-func (mw rawMW) rkey() uint32 { return uint32(C.gv_mw_rkey(C.uintptr_t(mw))) }
-func (mw rawMW) dealloc() int { return int(C.gv_dealloc_mw(C.uintptr_t(mw))) }
-
-func srqAttrToC(a SRQAttr) C.struct_gv_srq_attr {
-	return C.struct_gv_srq_attr{max_wr: C.uint32_t(a.MaxWR), max_sge: C.uint32_t(a.MaxSGE),
-		srq_limit: C.uint32_t(a.SRQLimit)}
-}
-
-func srqAttrFromC(c *C.struct_gv_srq_attr) SRQAttr {
-	return SRQAttr{MaxWR: int(c.max_wr), MaxSGE: int(c.max_sge), SRQLimit: int(c.srq_limit)}
-}
-
-// createSRQ also returns what the queue has.
-func (pd rawPD) createSRQ(cookie uint64, attr SRQAttr) (rawSRQ, SRQAttr, int) {
-	var out C.uintptr_t
-	c := srqAttrToC(attr)
-	rc := C.gv_create_srq(C.uintptr_t(pd), C.uint64_t(cookie), &c, &out)
-	return rawSRQ(out), srqAttrFromC(&c), int(rc)
-}
-
-func (s rawSRQ) modify(attr SRQAttr, mask SRQAttrMask) int {
-	c := srqAttrToC(attr)
-	return int(C.gv_modify_srq(C.uintptr_t(s), &c, C.int(mask)))
-}
-
-func (s rawSRQ) query() (SRQAttr, int) {
-	var c C.struct_gv_srq_attr
-	rc := C.gv_query_srq(C.uintptr_t(s), &c)
-	return srqAttrFromC(&c), int(rc)
-}
-
-func (s rawSRQ) destroy() int { return int(C.gv_destroy_srq(C.uintptr_t(s))) }
-
-func (pd rawPD) createAH(attr AHAttr) (rawAH, int) {
-	var out C.uintptr_t
-	rc := C.gv_create_ah(C.uintptr_t(pd), (*C.struct_gv_ah_attr)(unsafe.Pointer(&attr)), &out)
-	return rawAH(out), int(rc)
-}
-
-func (ah rawAH) destroy() int { return int(C.gv_destroy_ah(C.uintptr_t(ah))) }
-
-func capToC(c QPCap) C.struct_gv_qp_cap {
-	return C.struct_gv_qp_cap{
-		max_send_wr:     C.uint32_t(c.MaxSendWR),
-		max_recv_wr:     C.uint32_t(c.MaxRecvWR),
-		max_send_sge:    C.uint32_t(c.MaxSendSGE),
-		max_recv_sge:    C.uint32_t(c.MaxRecvSGE),
-		max_inline_data: C.uint32_t(c.MaxInlineData),
-	}
-}
-
-func capFromC(c *C.struct_gv_qp_cap) QPCap {
-	return QPCap{
-		MaxSendWR:     int(c.max_send_wr),
-		MaxRecvWR:     int(c.max_recv_wr),
-		MaxSendSGE:    int(c.max_send_sge),
-		MaxRecvSGE:    int(c.max_recv_sge),
-		MaxInlineData: int(c.max_inline_data),
-	}
-}
-
-// rawQPConfig is the configuration of a QP.
-type rawQPConfig struct {
-	cookie         uint64
-	sendCQ, recvCQ deviceCQ
-	srq            deviceSRQ // nil = none
-	typ            QPType
-	sigAll         bool
-	cap            QPCap
-	atomicWrite    bool // made by ibv_create_qp_ex, to post WRAtomicWrite too
-}
-
-// createQP also returns the capacities that the QP has, and its number.
-func (pd rawPD) createQP(cfg rawQPConfig) (q rawQP, has QPCap, num uint32, rc int) {
-	var out C.uintptr_t
-	var n C.uint32_t
-	c := capToC(cfg.cap)
-	sendCQ, recvCQ := C.uintptr_t(cfg.sendCQ.(rawCQ)), C.uintptr_t(cfg.recvCQ.(rawCQ))
-	srq, _ := cfg.srq.(rawSRQ)
-	if cfg.atomicWrite {
-		rc = int(C.gv_create_qp_ex(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq),
-			C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
-	} else {
-		rc = int(C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.cookie), sendCQ, recvCQ, C.uintptr_t(srq),
-			C.int(cfg.typ), C.int(boolInt(cfg.sigAll)), &c, &out, &n))
-	}
-	return rawQP(out), capFromC(&c), uint32(n), rc
-}
-
-func (q rawQP) modify(a *QPAttr, mask QPAttrMask) int {
-	c := C.struct_gv_qp_attr{
-		qp_state:            C.uint32_t(a.State),
-		cur_qp_state:        C.uint32_t(a.CurState),
-		path_mtu:            C.uint32_t(a.PathMTU),
-		qkey:                C.uint32_t(a.QKey),
-		rq_psn:              C.uint32_t(a.RQPSN),
-		sq_psn:              C.uint32_t(a.SQPSN),
-		dest_qp_num:         C.uint32_t(a.DestQPNum),
-		qp_access_flags:     C.uint32_t(a.AccessFlags),
-		ah:                  *(*C.struct_gv_ah_attr)(unsafe.Pointer(&a.AH)),
-		pkey_index:          C.uint16_t(a.PKeyIndex),
-		en_sqd_async_notify: C.uint8_t(boolInt(a.SQDAsyncNotify)),
-		max_rd_atomic:       C.uint8_t(a.MaxRdAtomic),
-		max_dest_rd_atomic:  C.uint8_t(a.MaxDestRdAtomic),
-		min_rnr_timer:       C.uint8_t(a.MinRNRTimer),
-		port_num:            C.uint8_t(a.PortNum),
-		timeout:             C.uint8_t(a.Timeout),
-		retry_cnt:           C.uint8_t(a.RetryCnt),
-		rnr_retry:           C.uint8_t(a.RNRRetry),
-	}
-	return int(C.gv_modify_qp(C.uintptr_t(q), &c, C.int(mask)))
-}
-
-func (q rawQP) query() (QPAttr, int) {
-	var c C.struct_gv_qp_attr
-	if rc := C.gv_query_qp(C.uintptr_t(q), &c); rc != 0 {
-		return QPAttr{}, int(rc)
-	}
-	return QPAttr{
-		State:           QPState(c.qp_state),
-		CurState:        QPState(c.cur_qp_state),
-		PathMTU:         MTU(c.path_mtu),
-		QKey:            uint32(c.qkey),
-		RQPSN:           uint32(c.rq_psn),
-		SQPSN:           uint32(c.sq_psn),
-		DestQPNum:       uint32(c.dest_qp_num),
-		AccessFlags:     AccessFlags(c.qp_access_flags),
-		AH:              *(*AHAttr)(unsafe.Pointer(&c.ah)),
-		PKeyIndex:       uint16(c.pkey_index),
-		SQDAsyncNotify:  c.en_sqd_async_notify != 0,
-		MaxRdAtomic:     int(c.max_rd_atomic),
-		MaxDestRdAtomic: int(c.max_dest_rd_atomic),
-		MinRNRTimer:     uint8(c.min_rnr_timer),
-		PortNum:         uint8(c.port_num),
-		Timeout:         uint8(c.timeout),
-		RetryCnt:        uint8(c.retry_cnt),
-		RNRRetry:        uint8(c.rnr_retry),
-		Cap:             capFromC(&c.cap),
-	}, 0
-}
-
-func (q rawQP) destroy() int { return int(C.gv_destroy_qp(C.uintptr_t(q))) }
-
-func (q rawQP) bindMW(id uint64, flags SendFlags, mw rawMW, mr rawMR, addr, length uint64, access AccessFlags) int {
-	return int(C.gv_bind_mw(C.uintptr_t(q), C.uint64_t(id), C.uint(flags), C.uintptr_t(mw), C.uintptr_t(mr),
-		C.uint64_t(addr), C.uint64_t(length), C.uint(access)))
-}
-
-// mcast attaches the QP to a group, or detaches it.
-func (q rawQP) mcast(gid GID, lid uint16, attach bool) int {
-	return int(C.gv_mcast(C.uintptr_t(q), (*C.uint8_t)(unsafe.Pointer(&gid)), C.uint16_t(lid), C.int(boolInt(attach))))
-}
-
-func boolInt(b bool) int {
+func boolInt(b bool) C.int {
 	if b {
 		return 1
 	}
 	return 0
 }
+
+type rawLibrary struct{}
+
+func (rawLibrary) Devices() ([]ibverbs.Device, error) {
+	var list *C.struct_gv_device
+	var n C.int
+	if rc := C.gv_devices(&list, &n); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	defer C.free(unsafe.Pointer(list))
+	devices := make([]ibverbs.Device, n)
+	for i, d := range unsafe.Slice(list, n) {
+		devices[i] = ibverbs.Device{Name: C.GoString(&d.name[0]), GUID: uint64(d.guid), NodeType: int(d.node_type),
+			Transport: int(d.transport)}
+	}
+	return devices, nil
+}
+
+// forkInit asks libibverbs once, before the first device is opened, to keep registered memory out
+// of the way of fork.
+var forkInit = sync.OnceFunc(func() {
+	// The result is 0 or an errno: ENOSYS from a kernel that cannot do it, EINVAL if C code of the
+	// program has registered memory already. Devices work then too; only a fork without exec is
+	// unsafe, and Go does not do that.
+	C.gv_fork_init()
+})
+
+func (rawLibrary) Open(name string, guid uint64) (ibverbs.Context, error) {
+	forkInit()
+	cName := C.CString(name)
+	defer C.free(unsafe.Pointer(cName))
+	var c C.uintptr_t
+	var fd C.int
+	if rc := C.gv_open(cName, C.uint64_t(guid), &c, &fd); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	return rawContext{c, int(fd)}, nil
+}
+
+// rawContext is a struct ibv_context.
+type rawContext struct {
+	c      C.uintptr_t
+	events int
+}
+
+func (ctx rawContext) FDs() (commands, events int) { return int(C.gv_context_fd(ctx.c)), ctx.events }
+
+func (ctx rawContext) QueryDevice(a *ibverbs.DeviceAttr) error {
+	return errnoOf(C.gv_query_device(ctx.c, (*C.struct_gv_device_attr)(unsafe.Pointer(a))))
+}
+
+func (ctx rawContext) QueryDeviceEx(a *ibverbs.DeviceAttrEx) error {
+	return errnoOf(C.gv_query_device_ex(ctx.c, (*C.struct_gv_device_attr_ex)(unsafe.Pointer(a))))
+}
+
+func (ctx rawContext) QueryPort(port int, a *ibverbs.PortAttr) error {
+	return errnoOf(C.gv_query_port(ctx.c, C.uint8_t(port), (*C.struct_gv_port_attr)(unsafe.Pointer(a))))
+}
+
+func (ctx rawContext) QueryGID(port, index int, g *ibverbs.GID) error {
+	return errnoOf(C.gv_query_gid(ctx.c, C.uint32_t(port), C.uint32_t(index), (*C.struct_gv_gid)(unsafe.Pointer(g))))
+}
+
+func (ctx rawContext) QueryPKey(port, index int) (uint16, error) {
+	var key C.uint16_t
+	rc := C.gv_query_pkey(ctx.c, C.uint8_t(port), C.int(index), &key)
+	return uint16(key), errnoOf(rc)
+}
+
+func (ctx rawContext) Event() (e ibverbs.Event, err error) {
+	rc := C.gv_async_event(ctx.c, (*C.struct_gv_async)(unsafe.Pointer(&e)))
+	return e, errnoOf(rc)
+}
+
+func (ctx rawContext) Gather(to []byte, from []ibverbs.SGE) {
+	C.gv_gather(unsafe.Pointer(unsafe.SliceData(to)), (*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(from))),
+		C.int(len(from)))
+}
+
+func (ctx rawContext) Close() error { return errnoOf(C.gv_close(ctx.c)) }
+
+// rawPD is a struct ibv_pd.
+type rawPD uintptr
+
+func (ctx rawContext) AllocPD() (ibverbs.PD, error) {
+	var out C.uintptr_t
+	if rc := C.gv_alloc_pd(ctx.c, &out); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	return rawPD(out), nil
+}
+
+func (pd rawPD) Handle() uint32 { return uint32(C.gv_pd_handle(C.uintptr_t(pd))) }
+func (pd rawPD) Dealloc() error { return errnoOf(C.gv_dealloc_pd(C.uintptr_t(pd))) }
+
+// rawAH is a struct ibv_ah.
+type rawAH uintptr
+
+func (pd rawPD) CreateAH(a *ibverbs.AHAttr) (ibverbs.AH, error) {
+	var out C.uintptr_t
+	if rc := C.gv_create_ah(C.uintptr_t(pd), (*C.struct_gv_ah_attr)(unsafe.Pointer(a)), &out); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	return rawAH(out), nil
+}
+
+func (ah rawAH) Handle() uint64 { return uint64(ah) }
+func (ah rawAH) Destroy() error { return errnoOf(C.gv_destroy_ah(C.uintptr_t(ah))) }
+
+// rawMR is a struct ibv_mr, and its keys.
+type rawMR struct {
+	c    C.uintptr_t
+	keys ibverbs.Keys
+}
+
+func (pd rawPD) RegMR(addr uintptr, length int, iova uint64, access uint32) (ibverbs.MR, error) {
+	m := new(rawMR)
+	if rc := C.gv_reg_mr(C.uintptr_t(pd), C.uintptr_t(addr), C.size_t(length), C.uint64_t(iova), C.uint(access), &m.c,
+		m.cKeys()); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	return m, nil
+}
+
+func (pd rawPD) RegDmabufMR(offset, length, iova uint64, fd int, access uint32) (ibverbs.MR, error) {
+	m := new(rawMR)
+	if rc := C.gv_reg_dmabuf_mr(C.uintptr_t(pd), C.uint64_t(offset), C.size_t(length), C.uint64_t(iova), C.int(fd),
+		C.int(access), &m.c, m.cKeys()); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	return m, nil
+}
+
+func (m *rawMR) cKeys() *C.struct_gv_keys { return (*C.struct_gv_keys)(unsafe.Pointer(&m.keys)) }
+
+func (m *rawMR) Handle() uint64     { return uint64(m.c) }
+func (m *rawMR) Keys() ibverbs.Keys { return m.keys }
+func (m *rawMR) Dereg() error       { return errnoOf(C.gv_dereg_mr(m.c)) }
+
+func (m *rawMR) Rereg(flags int, pd ibverbs.PD, addr uintptr, length int, access uint32) (int, error) {
+	to, _ := pd.(rawPD) // 0 = none
+	var errno C.int
+	rc := C.gv_rereg_mr(m.c, C.int(flags), C.uintptr_t(to), C.uintptr_t(addr), C.size_t(length), C.int(access), &errno,
+		m.cKeys())
+	return int(rc), errnoOf(errno)
+}
+
+// rawMW is a struct ibv_mw.
+type rawMW uintptr
+
+func (pd rawPD) AllocMW(typ int) (ibverbs.MW, error) {
+	var out C.uintptr_t
+	if rc := C.gv_alloc_mw(C.uintptr_t(pd), C.int(typ), &out); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	return rawMW(out), nil
+}
+
+func (mw rawMW) Handle() uint64 { return uint64(mw) }
+func (mw rawMW) RKey() uint32   { return uint32(C.gv_mw_rkey(C.uintptr_t(mw))) }
+func (mw rawMW) Dealloc() error { return errnoOf(C.gv_dealloc_mw(C.uintptr_t(mw))) }
+
+// rawChannel is a struct ibv_comp_channel.
+type rawChannel uintptr
+
+func (ctx rawContext) CreateChannel() (ibverbs.Channel, error) {
+	var out C.uintptr_t
+	if rc := C.gv_create_comp_channel(ctx.c, &out); rc != 0 {
+		return nil, errnoOf(rc)
+	}
+	return rawChannel(out), nil
+}
+
+func (ch rawChannel) FD() int { return int(C.gv_channel_fd(C.uintptr_t(ch))) }
+
+func (ch rawChannel) Event() (cookie uint64, err error) {
+	var out C.uint64_t
+	rc := C.gv_cq_event(C.uintptr_t(ch), &out)
+	return uint64(out), errnoOf(rc)
+}
+
+func (ch rawChannel) Destroy() error { return errnoOf(C.gv_destroy_comp_channel(C.uintptr_t(ch))) }
+
+// rawCQ is a struct ibv_cq, and the device's flag for what WCWithInv says.
+type rawCQ struct {
+	c       C.uintptr_t
+	withInv C.uint
+}
+
+func (ctx rawContext) CreateCQ(cfg ibverbs.CQConfig) (cq ibverbs.CQ, room int, err error) {
+	made := &rawCQ{withInv: C.uint(cfg.WithInv)}
+	ch, _ := cfg.Channel.(rawChannel) // 0 = none
+	var n C.int
+	if rc := C.gv_create_cq(ctx.c, C.int(cfg.CQE), C.uint64_t(cfg.Cookie), C.uintptr_t(ch), C.int(cfg.Vector),
+		&made.c, &n); rc != 0 {
+		return nil, 0, errnoOf(rc)
+	}
+	return made, int(n), nil
+}
+
+func (cq *rawCQ) Poll(wcs []ibverbs.WC, held *ibverbs.Held) int {
+	return int(C.gv_poll(cq.c, (*C.struct_gv_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.int(len(wcs)), cq.withInv,
+		(*C.uint32_t)(unsafe.Pointer(held))))
+}
+
+func (cq *rawCQ) Resize(cqe int) (int, error) {
+	var n C.int
+	rc := C.gv_resize_cq(cq.c, C.int(cqe), &n)
+	return int(n), errnoOf(rc)
+}
+
+func (cq *rawCQ) ReqNotify(solicitedOnly bool) error {
+	return errnoOf(C.gv_req_notify_cq(cq.c, boolInt(solicitedOnly)))
+}
+
+func (cq *rawCQ) Destroy() error { return errnoOf(C.gv_destroy_cq(cq.c)) }
+
+// rawSRQ is a struct ibv_srq.
+type rawSRQ uintptr
+
+func (pd rawPD) CreateSRQ(cookie uint64, a ibverbs.SRQAttr) (ibverbs.SRQ, ibverbs.SRQAttr, error) {
+	var out C.uintptr_t
+	if rc := C.gv_create_srq(C.uintptr_t(pd), C.uint64_t(cookie), cSRQAttr(&a), &out); rc != 0 {
+		return nil, ibverbs.SRQAttr{}, errnoOf(rc)
+	}
+	return rawSRQ(out), a, nil
+}
+
+func cSRQAttr(a *ibverbs.SRQAttr) *C.struct_gv_srq_attr {
+	return (*C.struct_gv_srq_attr)(unsafe.Pointer(a))
+}
+
+func (s rawSRQ) Recv(wrs []ibverbs.Recv, sges []ibverbs.SGE) ibverbs.Posted {
+	return ibverbs.Posted(C.gv_post_srq_recv(C.uintptr_t(s), (*C.struct_gv_recv)(unsafe.Pointer(unsafe.SliceData(wrs))),
+		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.int(len(wrs))))
+}
+
+func (s rawSRQ) Modify(a ibverbs.SRQAttr, mask uint32) error {
+	return errnoOf(C.gv_modify_srq(C.uintptr_t(s), cSRQAttr(&a), C.int(mask)))
+}
+
+func (s rawSRQ) Query() (a ibverbs.SRQAttr, err error) {
+	rc := C.gv_query_srq(C.uintptr_t(s), cSRQAttr(&a))
+	return a, errnoOf(rc)
+}
+
+func (s rawSRQ) Destroy() error { return errnoOf(C.gv_destroy_srq(C.uintptr_t(s))) }
+
+// rawQP is a struct ibv_qp.
+type rawQP uintptr
+
+func (pd rawPD) CreateQP(cfg ibverbs.QPConfig) (ibverbs.QP, ibverbs.QPCap, uint32, error) {
+	sendCQ, ok := cfg.SendCQ.(*rawCQ)
+	recvCQ, ok2 := cfg.RecvCQ.(*rawCQ)
+	if !ok || !ok2 {
+		return nil, ibverbs.QPCap{}, 0, syscall.EINVAL
+	}
+	srq, _ := cfg.SRQ.(rawSRQ) // 0 = none
+	var out C.uintptr_t
+	var num C.uint32_t
+	has := cfg.Cap
+	c := (*C.struct_gv_qp_cap)(unsafe.Pointer(&has))
+	var rc C.int
+	if cfg.AtomicWrite {
+		rc = C.gv_create_qp_ex(C.uintptr_t(pd), C.uint64_t(cfg.Cookie), sendCQ.c, recvCQ.c, C.uintptr_t(srq),
+			C.int(cfg.Type), boolInt(cfg.SigAll), c, &out, &num)
+	} else {
+		rc = C.gv_create_qp(C.uintptr_t(pd), C.uint64_t(cfg.Cookie), sendCQ.c, recvCQ.c, C.uintptr_t(srq),
+			C.int(cfg.Type), boolInt(cfg.SigAll), c, &out, &num)
+	}
+	if rc != 0 {
+		return nil, ibverbs.QPCap{}, 0, errnoOf(rc)
+	}
+	return rawQP(out), has, uint32(num), nil
+}
+
+func (q rawQP) Send(wrs []ibverbs.Send, sges []ibverbs.SGE, ext []ibverbs.Ext, held *ibverbs.Held) ibverbs.Posted {
+	return ibverbs.Posted(C.gv_post_send(C.uintptr_t(q), (*C.struct_gv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))),
+		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))),
+		(*C.struct_gv_ext)(unsafe.Pointer(unsafe.SliceData(ext))),
+		C.int(len(wrs)), (*C.uint32_t)(unsafe.Pointer(held))))
+}
+
+func (q rawQP) Recv(wrs []ibverbs.Recv, sges []ibverbs.SGE, held *ibverbs.Held) ibverbs.Posted {
+	return ibverbs.Posted(C.gv_post_recv(C.uintptr_t(q), (*C.struct_gv_recv)(unsafe.Pointer(unsafe.SliceData(wrs))),
+		(*C.struct_gv_sge)(unsafe.Pointer(unsafe.SliceData(sges))), C.int(len(wrs)),
+		(*C.uint32_t)(unsafe.Pointer(held))))
+}
+
+func (q rawQP) Modify(a *ibverbs.QPAttr, mask uint32) error {
+	return errnoOf(C.gv_modify_qp(C.uintptr_t(q), (*C.struct_gv_qp_attr)(unsafe.Pointer(a)), C.int(mask)))
+}
+
+func (q rawQP) Query(a *ibverbs.QPAttr) error {
+	return errnoOf(C.gv_query_qp(C.uintptr_t(q), (*C.struct_gv_qp_attr)(unsafe.Pointer(a))))
+}
+
+func (q rawQP) BindMW(id uint64, flags uint8, mw ibverbs.MW, mr ibverbs.MR, addr, length uint64,
+	access uint32) error {
+	return errnoOf(C.gv_bind_mw(C.uintptr_t(q), C.uint64_t(id), C.uint(flags), C.uintptr_t(mw.Handle()),
+		C.uintptr_t(mr.Handle()), C.uint64_t(addr), C.uint64_t(length), C.uint(access)))
+}
+
+func (q rawQP) Mcast(gid [16]byte, lid uint16, attach bool) error {
+	return errnoOf(C.gv_mcast(C.uintptr_t(q), (*C.uint8_t)(unsafe.Pointer(&gid)), C.uint16_t(lid), boolInt(attach)))
+}
+
+func (q rawQP) Destroy() error { return errnoOf(C.gv_destroy_qp(C.uintptr_t(q))) }

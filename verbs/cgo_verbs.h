@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The functions that cgo_verbs.go calls: libibverbs in numbers and flat structures of our own. Objects are numbers, 0 = none,
-// because Go would check the memory behind pointers, which costs as much as the call itself. libibverbs has three conventions for
-// errors; these functions have one: 0 or a positive errno, and GV_NO_ERRNO if the library gave none.
+// The functions that cgo_verbs.go calls: libibverbs in numbers and flat structures of our own, which have the layout of the
+// records of package internal/ibverbs. Objects are numbers, 0 = none, because Go would check the memory behind pointers, which
+// costs as much as the call itself. libibverbs has three conventions for errors; these functions have one: 0 or a positive errno,
+// and GV_NO_ERRNO if the library gave none.
 
 #ifndef GOVERBS_CGO_VERBS_H
 #define GOVERBS_CGO_VERBS_H
@@ -31,8 +32,7 @@ struct gv_wr {
 #define GV_FLAGS_SHIFT 8
 #define GV_SGES_SHIFT 16
 
-// gv_ext has the fields that few requests have. Atomics: a compare or add, b swap. Atomic Writes: a what is written. Datagrams: p address handle, c number, d key of the
-// receiver. Binds: p window, q region, a address, b length, c key, d rights.
+// gv_ext has the fields that few requests have; ibverbs.Ext says which.
 struct gv_ext {
 	uint64_t p, q, a, b;
 	uint32_t c, d;
@@ -50,7 +50,7 @@ struct gv_sge {
 	uint32_t length, lkey;
 };
 
-// gv_wc has the layout of type WC, into which completions are written directly.
+// gv_wc is a completion, which is written directly to the list of the caller.
 struct gv_wc {
 	uint64_t id;
 	uint8_t status, opcode, flags;
@@ -176,7 +176,7 @@ int gv_alloc_mw(uintptr_t pd, int type, uintptr_t *out);
 uint32_t gv_mw_rkey(uintptr_t mw);
 int gv_dealloc_mw(uintptr_t mw);
 
-int gv_create_comp_channel(uintptr_t ctx, uintptr_t *out, int *fd);
+int gv_create_comp_channel(uintptr_t ctx, uintptr_t *out);
 int gv_destroy_comp_channel(uintptr_t ch);
 
 int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, int vector, uintptr_t *out, int *room);
@@ -193,7 +193,7 @@ int gv_modify_srq(uintptr_t srq, const struct gv_srq_attr *attr, int mask);
 int gv_query_srq(uintptr_t srq, struct gv_srq_attr *attr);
 int gv_destroy_srq(uintptr_t srq);
 
-struct gv_ah_attr { // AHAttr
+struct gv_ah_attr {
 	uint8_t dgid[16];
 	uint32_t flow_label;
 	uint8_t sgid_index, hop_limit, traffic_class;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
 import (
 	"errors"
 	"slices"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 // An admission keeps from the device what may not wait in its queue. The device gets
@@ -23,10 +26,10 @@ import (
 // taken from the device: by a goroutine that polls or waits for events, and by the provider itself
 // (selfPoll). The lock of the send queue guards the admission.
 type admission struct {
-	wrs  []flatSend // in order, from head on
-	ext  []flatExt  // of each that has one
-	data [][]byte   // of each that is inline, nil for the others
-	sges []SGE      // the elements of the requests, from sge on
+	wrs  []ibverbs.Send // in order, from head on
+	ext  []ibverbs.Ext  // of each that has one
+	data [][]byte       // of each that is inline, nil for the others
+	sges []ibverbs.SGE  // the elements of the requests, from sge on
 	head int
 	sge  int
 }
@@ -35,18 +38,18 @@ func (a *admission) len() int { return len(a.wrs) - a.head }
 
 // add appends a request, whose extension is in ext if it has one. Inline data may change when the
 // post returns, so they are copied.
-func (a *admission) add(w flatSend, sgl []SGE, ext []flatExt) {
-	var x flatExt
-	if w.ext != 0 {
-		x = ext[w.ext-1]
-		w.ext = uint32(len(a.ext) + 1)
+func (a *admission) add(c ibverbs.Context, w ibverbs.Send, sgl []ibverbs.SGE, ext []ibverbs.Ext) {
+	var x ibverbs.Ext
+	if w.Ext != 0 {
+		x = ext[w.Ext-1]
+		w.Ext = uint32(len(a.ext) + 1)
 	}
 	a.ext = append(a.ext, x)
 	var data []byte
 	if isInline(&w) && len(sgl) > 0 {
-		data = gather(sgl)
-		w.op -= uint32(len(sgl)-1) << sgesShift
-		sgl = []SGE{{Addr: uint64(addressOf(data)), Length: uint32(len(data))}}
+		data = gather(c, sgl)
+		w.Op -= uint32(len(sgl)-1) << ibverbs.SGEsShift
+		sgl = []ibverbs.SGE{{Addr: uint64(mapmem.Address(data)), Length: uint32(len(data))}}
 	}
 	a.wrs, a.data, a.sges = append(a.wrs, w), append(a.data, data), append(a.sges, sgl...)
 }
@@ -54,15 +57,15 @@ func (a *admission) add(w flatSend, sgl []SGE, ext []flatExt) {
 // drop takes the first n requests out.
 func (a *admission) drop(n int) {
 	for i := range n {
-		a.sge += elements(&a.wrs[a.head+i])
+		a.sge += a.wrs[a.head+i].Elements()
 		a.data[a.head+i] = nil
 	}
 	if a.head += n; 2*a.head >= len(a.wrs) {
 		a.wrs = a.wrs[:copy(a.wrs, a.wrs[a.head:])]
 		a.ext = a.ext[:copy(a.ext, a.ext[a.head:])]
 		for i := range a.wrs {
-			if w := &a.wrs[i]; w.ext != 0 {
-				w.ext -= uint32(a.head)
+			if w := &a.wrs[i]; w.Ext != 0 {
+				w.Ext -= uint32(a.head)
 			}
 		}
 		a.data = a.data[:copy(a.data, a.data[a.head:])]
@@ -72,31 +75,30 @@ func (a *admission) drop(n int) {
 }
 
 // gather copies the memory that elements name.
-func gather(sgl []SGE) []byte {
+func gather(c ibverbs.Context, sgl []ibverbs.SGE) []byte {
 	n := 0
 	for _, e := range sgl {
 		n += int(e.Length)
 	}
 	data := make([]byte, n)
-	copyElements(data, sgl)
+	c.Gather(data, sgl)
 	return data
 }
 
 // Flags of a flat request.
 const (
-	fenceBit  = uint32(SendFence) << flagsShift
-	inlineBit = uint32(SendInline) << flagsShift
+	fenceBit  = uint32(SendFence) << ibverbs.FlagsShift
+	inlineBit = uint32(SendInline) << ibverbs.FlagsShift
 )
 
-func opcode(w *flatSend) WROpcode { return WROpcode(w.op & 0xff) }
-func isRead(w *flatSend) bool     { return opcode(w) == WRRDMARead }
-func isBind(w flatSend) bool      { return opcode(&w) == WRBindMW }
-func isFenced(w *flatSend) bool   { return w.op&fenceBit != 0 }
-func isInline(w *flatSend) bool   { return w.op&inlineBit != 0 }
-func elements(w *flatSend) int    { return int(w.op >> sgesShift) }
+func opcode(w *ibverbs.Send) WROpcode { return WROpcode(w.Opcode()) }
+func isRead(w *ibverbs.Send) bool     { return opcode(w) == WRRDMARead }
+func isBind(w ibverbs.Send) bool      { return opcode(&w) == WRBindMW }
+func isFenced(w *ibverbs.Send) bool   { return w.Op&fenceBit != 0 }
+func isInline(w *ibverbs.Send) bool   { return w.Op&inlineBit != 0 }
 
 // waits is for a driver that has a fault with fences only.
-func (q *ledgerQP) waits(*flatSend, int) bool { return false }
+func (q *ledgerQP) waits(*ibverbs.Send, int) bool { return false }
 
 // admit gives the device what it may have of the list that has been converted, and holds the rest.
 // It returns how many requests the device has taken or the admission holds; if the device fails,
@@ -127,7 +129,7 @@ func (q *ledgerQP) admit() (int, error) {
 }
 
 // admissible returns how many of the requests the device may have now.
-func (q *ledgerQP) admissible(wrs []flatSend) int {
+func (q *ledgerQP) admissible(wrs []ibverbs.Send) int {
 	room, reads := q.places-q.sends.lent, q.sends.reads
 	for i := range wrs {
 		w := &wrs[i]
@@ -142,20 +144,20 @@ func (q *ledgerQP) admissible(wrs []flatSend) int {
 }
 
 // unfence takes the fence from requests that have waited.
-func (q *ledgerQP) unfence(wrs []flatSend) {
+func (q *ledgerQP) unfence(wrs []ibverbs.Send) {
 	if q.fences {
 		for i := range wrs {
-			wrs[i].op &^= fenceBit
+			wrs[i].Op &^= fenceBit
 		}
 	}
 }
 
 // hand gives requests to the device and notes those that it takes.
-func (q *ledgerQP) hand(wrs []flatSend, sges []SGE, ext []flatExt) (int, error) {
-	n, err := postResult("ibv_post_send", q.c.send(wrs, sges, ext))
+func (q *ledgerQP) hand(wrs []ibverbs.Send, sges []ibverbs.SGE, ext []ibverbs.Ext) (int, error) {
+	n, err := postResult("ibv_post_send", q.c.Send(wrs, sges, ext, nil))
 	for i := range wrs {
 		if i < n || err == nil || errors.Is(err, errBroken) {
-			q.sends.lend(wrs[i].id)
+			q.sends.lend(wrs[i].ID)
 		}
 	}
 	return n, err
@@ -165,9 +167,9 @@ func (q *ledgerQP) hand(wrs []flatSend, sges []SGE, ext []flatExt) (int, error) 
 func (q *ledgerQP) hold(n int) {
 	at := 0
 	for i, w := range q.send.wrs {
-		count := elements(&w)
+		count := w.Elements()
 		if i >= n {
-			q.admission.add(w, q.send.sges[at:at+count], q.send.ext)
+			q.admission.add(q.ctx.c, w, q.send.sges[at:at+count], q.send.ext)
 		}
 		at += count
 	}

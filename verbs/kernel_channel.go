@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -12,14 +12,14 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/eventfd"
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // kernelChannel delivers the device's events, and those that the provider makes of completions of
 // its own.
 type kernelChannel struct {
-	c      rawChannel
-	queues deviceQueues
-	file   *eventfd.File
+	c    ibverbs.Channel
+	file *eventfd.File
 
 	mu     sync.Mutex // guards what follows; after that of a CQ
 	cqs    int        // that send their events here
@@ -29,17 +29,16 @@ type kernelChannel struct {
 
 // CreateCompChannel makes a completion channel.
 func (c *kernelContext) CreateCompChannel() (ProviderCompChannel, error) {
-	ch := &kernelChannel{queues: c.queues}
-	var fd, rc int
-	if ch.c, fd, rc = c.c.createCompChannel(); rc != 0 {
-		return nil, callError("ibv_create_comp_channel", rc)
+	made, err := c.c.CreateChannel()
+	if err != nil {
+		return nil, callError("ibv_create_comp_channel", err)
 	}
-	var err error
-	if ch.file, err = eventfd.NewNapping(fd, c.dev.info.Name+" completions"); err != nil {
-		ch.c.destroy()
+	file, err := eventfd.NewNapping(made.FD(), c.dev.info.Name+" completions")
+	if err != nil {
+		_ = made.Destroy()
 		return nil, err
 	}
-	return ch, nil
+	return &kernelChannel{c: made, file: file}, nil
 }
 
 // Wait takes the next event of a CQ that still exists.
@@ -51,15 +50,15 @@ func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
 			if owner = ch.take(); owner != nil {
 				return true
 			}
-			cookie, rc := ch.queues.compEvent(ch.c)
-			switch rc {
-			case int(syscall.EAGAIN):
+			cookie, err := ch.c.Event()
+			switch err {
+			case syscall.EAGAIN:
 				return false
-			case int(syscall.EINTR):
+			case syscall.EINTR:
 				continue
-			case 0:
+			case nil:
 			default:
-				failed = callError("ibv_get_cq_event", rc)
+				failed = callError("ibv_get_cq_event", err)
 				return true
 			}
 			if cq, ok := byCookie(cookie).(compSource); ok {
@@ -131,5 +130,5 @@ func (ch *kernelChannel) destroyUnused() error {
 	if !ch.closed || ch.cqs > 0 {
 		return nil
 	}
-	return callError("ibv_destroy_comp_channel", ch.c.destroy())
+	return callError("ibv_destroy_comp_channel", ch.c.Destroy())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/errname"
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // errNoErrno is the cause of a failed call that broke its own rule for telling why.
@@ -49,13 +50,14 @@ func (e *libError) Is(target error) bool {
 	return false
 }
 
-// callError makes the error of a result of cgo_verbs.go, nil for 0.
-func callError(call string, rc int) error {
-	switch {
-	case rc == 0:
+// callError makes the error of a call of a device, nil if it has none.
+func callError(call string, err error) error {
+	if err == nil {
 		return nil
-	case rc < 0 || rc >= noErrno:
+	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) || errno >= ibverbs.NoErrno {
 		return fmt.Errorf("%s: %w", call, errNoErrno)
 	}
-	return &libError{call: call, errno: syscall.Errno(rc)}
+	return &libError{call: call, errno: errno}
 }

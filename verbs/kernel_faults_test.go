@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 // faultRig has one of everything that a driver's types make, on a device that has some faults.
@@ -48,9 +49,9 @@ func newFaultRig(t *testing.T, wrap func(*kernelContext) ProviderContext) *fault
 	require.NoError(t, err)
 	r.pd, err = r.ctx.AllocPD()
 	require.NoError(t, err)
-	r.mem, err = mapMemory(2*pageSize, false)
+	r.mem, err = mapmem.Map(2*pageSize, false)
 	require.NoError(t, err)
-	r.mr, err = r.pd.RegMR(r.mem, uint64(addressOf(r.mem)), AccessLocalWrite)
+	r.mr, err = r.pd.RegMR(r.mem, uint64(mapmem.Address(r.mem)), AccessLocalWrite)
 	require.NoError(t, err)
 	r.qp, _, err = r.pd.CreateQP(nil, ProviderQPConfig{SendCQ: r.cq, RecvCQ: r.cq, Type: QPTypeRC,
 		Cap: QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 3, MaxRecvSGE: 3}})
@@ -61,7 +62,7 @@ func newFaultRig(t *testing.T, wrap func(*kernelContext) ProviderContext) *fault
 		require.NoError(t, r.pd.Dealloc())
 		require.NoError(t, r.ch.Close())
 		require.NoError(t, r.cq.Destroy())
-		unmapMemory(r.mem)
+		mapmem.Unmap(r.mem)
 	})
 	require.True(t, fakeverbs.MoveQP(r.qp.Num(), int(QPStateRTS)))
 	r.qp.(ProviderQPMover).Moved(QPStateRTS, nil)
@@ -73,7 +74,7 @@ func (r *faultRig) depth(n int) { r.qp.(ProviderQPLimiter).SetDepths(n, n) }
 
 // sge names n bytes of the memory, the boundary of whose pages is at pageSize.
 func (r *faultRig) sge(off, n int) SGE {
-	return SGE{Addr: uint64(addressOf(r.mem)) + uint64(off), Length: uint32(n), LKey: r.mr.LKey()}
+	return SGE{Addr: uint64(mapmem.Address(r.mem)) + uint64(off), Length: uint32(n), LKey: r.mr.LKey()}
 }
 
 // post posts requests and returns what the device has got of them.
@@ -184,12 +185,12 @@ var corrected = map[fault]func(r *faultRig) bool{
 	siwResetRefused: func(r *faultRig) bool {
 		return errors.Is(r.qp.Modify(QPAttr{State: QPStateReset}, QPAttrState), ErrNotSupported)
 	},
-	siwOffsetRefused: func(r *faultRig) bool { return r.ctx.(*siwContext).offset != 0 },
+	siwOffsetRefused: func(r *faultRig) bool { return r.ctx.(*siwContext).offset != nil },
 	siwKeyElsewhere: func(r *faultRig) bool {
 		var l sendList
 		l.fill([]SendWR{{Opcode: WRSendWithInv, InvalidateRKey: 77}})
 		siwElements{faults: r.ctx.(*siwContext).faults}.adapt(&l)
-		return l.wrs[0].rkey == 77
+		return l.wrs[0].RKey == 77
 	},
 
 	rxeFenceLost: func(r *faultRig) bool {
@@ -214,7 +215,7 @@ var corrected = map[fault]func(r *faultRig) bool{
 		require.NoError(r, err)
 		require.True(r, fakeverbs.MoveQP(qp.Num(), int(QPStateRTS)))
 		qp.(ProviderQPMover).Moved(QPStateRTS, nil)
-		bind := &MWBind{MW: &MW{p: w, typ: MWType2}, MR: &MR{p: r.mr}, Addr: uint64(addressOf(r.mem)), Length: 8}
+		bind := &MWBind{MW: &MW{p: w, typ: MWType2}, MR: &MR{p: r.mr}, Addr: uint64(mapmem.Address(r.mem)), Length: 8}
 		_, err = qp.PostSend([]SendWR{{Opcode: WRBindMW, RKey: key + 1, Bind: bind}})
 		require.NoError(r, err)
 		require.NoError(r, qp.Destroy())
@@ -233,7 +234,7 @@ var corrected = map[fault]func(r *faultRig) bool{
 		return r.status(WCLocQPOpErr, SendWR{Opcode: WRLocalInv, InvalidateRKey: 9}) == WCMWBindErr
 	},
 	rxeOnDemandMisplaced: func(r *faultRig) bool {
-		mr, err := r.pd.RegMR(r.mem, uint64(addressOf(r.mem)), AccessLocalWrite|AccessOnDemand)
+		mr, err := r.pd.RegMR(r.mem, uint64(mapmem.Address(r.mem)), AccessLocalWrite|AccessOnDemand)
 		if err == nil {
 			require.NoError(r, mr.Dereg())
 		}
@@ -314,7 +315,7 @@ func TestFaultInfos(t *testing.T) {
 // TestPlainTypes: what is for all devices says nothing of the drivers with faults.
 func TestPlainTypes(t *testing.T) {
 	names := regexp.MustCompile(`(?i)(\b|[a-z])(rxe|siw)`)
-	own := regexp.MustCompile(`^kernel_(rxe|siw)|^kernel_(faults|driver)\.go$|_test\.go$`)
+	own := regexp.MustCompile(`^kernel_(rxe|siw)|^kernel_(faults|drivers)\.go$|_test\.go$`)
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
 	looked := 0

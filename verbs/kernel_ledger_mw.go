@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -218,16 +218,16 @@ func (l *windowLedger) release(q *ledgerQP) {
 // renew makes a window anew. If that fails, what the program has is one that can only be closed.
 // The caller holds use and mu.
 func (l *windowLedger) renew(w *ledgerMW) {
-	if w.c.dealloc() != 0 {
+	if w.c.Dealloc() != nil {
 		return // it is still bound
 	}
 	delete(l.byIndex, w.kernelMW.key>>8)
 	w.on = nil
-	c, rc := w.pd.c.allocMW(MWType2)
-	if rc != 0 {
-		w.lost = callError("ibv_alloc_mw", rc)
+	c, err := w.pd.c.AllocMW(int(MWType2))
+	if err != nil {
+		w.lost = callError("ibv_alloc_mw", err)
 		return
 	}
-	w.c, w.kernelMW.key = c, c.rkey()
+	w.c, w.kernelMW.key = c, c.RKey()
 	l.enter(w)
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
 import (
 	"cmp"
 	"errors"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // splitReads says which requests of a list are the first parts of those that follow. nil = none.
@@ -118,8 +120,8 @@ func (q *ledgerQP) postPossible(wrs []SendWR) (int, error) {
 	q.send.fill(list)
 	q.driver.adapt(&q.send.sendList)
 	for i := range q.send.wrs {
-		q.send.wrs[i].id = q.enter(&list[i], split.has(i))
-		q.send.wrs[i].op |= uint32(SendSignaled) << flagsShift
+		q.send.wrs[i].ID = q.enter(&list[i], split.has(i))
+		q.send.wrs[i].Op |= uint32(SendSignaled) << ibverbs.FlagsShift
 	}
 	if n, err := q.admit(); err != nil {
 		if !errors.Is(err, errBroken) && !split.has(n-1) {
@@ -197,9 +199,9 @@ func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
 	for i := range flat.wrs {
 		seq := r.add(wrs[i].ID, slotLent, true, true)
 		r.sgls.put(seq, wrs[i].SGL)
-		flat.wrs[i].id = idRecv | seq
+		flat.wrs[i].ID = idRecv | seq
 	}
-	n, err := postResult("ibv_post_recv", q.c.receive(flat.wrs, flat.sges))
+	n, err := postResult("ibv_post_recv", q.c.Recv(flat.wrs, flat.sges, nil))
 	if err != nil {
 		r.withdraw(len(wrs) - n)
 		return n, err

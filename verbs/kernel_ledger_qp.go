@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // ledgerQP is the QP of a device that does not keep libibverbs' promises about order and flushing,
@@ -59,7 +61,7 @@ type ledgerDriver interface {
 	adapt(l *sendList)
 	// waits reports whether a request must wait; reads is the number of Reads and atomics that are
 	// unanswered.
-	waits(w *flatSend, reads int) bool
+	waits(w *ibverbs.Send, reads int) bool
 	// reportedSend and reportedRecv learn what the device has reported of a request, of this opcode
 	// or with these elements, and correct it. They are called with the lock of the queue, or of the
 	// SRQ.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -24,11 +24,11 @@ func (s *ledgerSRQ) PostRecv(wrs []RecvWR) (int, error) {
 	defer s.mu.Unlock()
 	s.flat.fill(wrs, s.least)
 	for i := range s.flat.wrs {
-		s.flat.wrs[i].id = idRecv | idSRQ | s.put(&wrs[i])
+		s.flat.wrs[i].ID = idRecv | idSRQ | s.put(&wrs[i])
 	}
 	n, err := s.hand()
 	for i := range s.flat.wrs[n:] {
-		s.free = append(s.free, uint32(s.flat.wrs[n+i].id))
+		s.free = append(s.free, uint32(s.flat.wrs[n+i].ID))
 	}
 	return n, err
 }

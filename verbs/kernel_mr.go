@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -13,19 +13,22 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 type kernelMR struct {
 	ctx *kernelContext
-	c   rawMR
+	c   ibverbs.MR
 	// The keys are asked for at any time, also of a region that is closed, when c is gone.
 	lkey, rkey atomic.Uint32
 }
 
 // learn takes over the keys, which a registration gives and a reregistration may change.
-func (m *kernelMR) learn(keys mrKeys) {
-	m.lkey.Store(keys.lkey)
-	m.rkey.Store(keys.rkey)
+func (m *kernelMR) learn(keys ibverbs.Keys) {
+	m.lkey.Store(keys.LKey)
+	m.rkey.Store(keys.RKey)
 }
 
 // RegMR registers memory.
@@ -39,7 +42,7 @@ func (pd *kernelPD) RegMR(mem []byte, iova uint64, access AccessFlags) (Provider
 
 func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access AccessFlags) error {
 	m.ctx = pd.ctx
-	addr := addressOf(mem)
+	addr := mapmem.Address(mem)
 	if err := checkIova(addr, iova); err != nil {
 		return err
 	}
@@ -47,14 +50,14 @@ func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access Access
 		return err
 	}
 	// The library keeps the address, not the pointer: the handle has pinned the memory.
-	c, keys, rc := pd.c.regMR(addr, len(mem), iova, kernelAccess(access))
+	c, err := pd.c.RegMR(addr, len(mem), iova, kernelAccess(access))
 	runtime.KeepAlive(mem)
-	if rc != 0 {
+	if err != nil {
 		pd.ctx.counts.mr.remove()
-		return pd.ctx.regError("ibv_reg_mr", rc, len(mem), access)
+		return pd.ctx.regError("ibv_reg_mr", err, len(mem), access)
 	}
 	m.c = c
-	m.learn(keys)
+	m.learn(c.Keys())
 	return nil
 }
 
@@ -63,7 +66,9 @@ func (m *kernelMR) base() *kernelMR { return m }
 // kernelAccess takes out what the kernel is not to see: a zero-based region is one at iova 0, which
 // every driver does that does iova, while few know the flag; and AllocMR has taken care of huge
 // pages.
-func kernelAccess(access AccessFlags) AccessFlags { return access &^ (AccessZeroBased | AccessHugeTLB) }
+func kernelAccess(access AccessFlags) uint32 {
+	return uint32(access &^ (AccessZeroBased | AccessHugeTLB))
+}
 
 // checkIova refuses what the kernel would misunderstand or refuse without reason.
 func checkIova(addr uintptr, iova uint64) error {
@@ -76,8 +81,8 @@ func checkIova(addr uintptr, iova uint64) error {
 }
 
 // regError explains two errnos of registration that say little.
-func (c *kernelContext) regError(call string, rc int, n int, access AccessFlags) error {
-	err := callError(call, rc)
+func (c *kernelContext) regError(call string, err error, n int, access AccessFlags) error {
+	err = callError(call, err)
 	if access&AccessOnDemand != 0 && errors.Is(err, syscall.EINVAL) && !c.hasODP() {
 		return fmt.Errorf("%w: the device has no on-demand paging: %w", ErrNotSupported, err)
 	}
@@ -97,7 +102,7 @@ func (m *kernelMR) RKey() uint32 { return m.rkey.Load() }
 
 // Dereg deregisters the region.
 func (m *kernelMR) Dereg() error {
-	err := callError("ibv_dereg_mr", m.c.dereg())
+	err := callError("ibv_dereg_mr", m.c.Dereg())
 	if err == nil {
 		m.ctx.counts.mr.remove()
 	}
@@ -106,10 +111,10 @@ func (m *kernelMR) Dereg() error {
 
 // Rereg changes the region in place.
 func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, access AccessFlags) error {
-	var to rawPD
+	var to ibverbs.PD
 	var addr uintptr
 	var length int
-	var acc AccessFlags
+	var acc uint32
 	if flags&ReregPD != 0 {
 		own, err := Own[ownPD](pd)
 		if err != nil {
@@ -118,7 +123,7 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 		to = own.base().c
 	}
 	if flags&ReregTranslation != 0 {
-		addr, length = addressOf(mem), len(mem)
+		addr, length = mapmem.Address(mem), len(mem)
 		if iova != uint64(addr) {
 			return fmt.Errorf("%w: ibv_rereg_mr has no iova", ErrNotSupported)
 		}
@@ -128,16 +133,16 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 	}
 	// 0, or one of five negative numbers and errno. Only that of wrong input leaves the region as
 	// it was.
-	keys, rc, errno := m.c.rereg(flags, to, addr, length, acc)
+	result, err := m.c.Rereg(int(flags), to, addr, length, acc)
 	runtime.KeepAlive(mem)
-	err := callError("ibv_rereg_mr", errno)
+	err = callError("ibv_rereg_mr", err)
 	switch {
-	case rc == 0:
-		m.learn(keys)
+	case result == 0:
+		m.learn(m.c.Keys())
 		return nil
-	case rc == reregErrInput, errors.Is(err, ErrNotSupported):
+	case result == ibverbs.ReregInput, errors.Is(err, ErrNotSupported):
 		return err
-	case rc == reregErrDontForkNew:
+	case result == ibverbs.ReregDontFork:
 		return fmt.Errorf("the new memory could not be kept from fork: %w", err)
 	}
 	return fmt.Errorf("%w: %w", ErrMRLost, err)
@@ -149,12 +154,12 @@ func (pd *kernelPD) RegDmabufMR(offset, length, iova uint64, fd int, access Acce
 	if err := pd.ctx.counts.mr.add(); err != nil {
 		return nil, err
 	}
-	c, keys, rc := pd.c.regDmabufMR(offset, length, iova, fd, kernelAccess(access))
-	if rc != 0 {
+	c, err := pd.c.RegDmabufMR(offset, length, iova, fd, kernelAccess(access))
+	if err != nil {
 		pd.ctx.counts.mr.remove()
-		return nil, pd.ctx.regError("ibv_reg_dmabuf_mr", rc, int(length), access)
+		return nil, pd.ctx.regError("ibv_reg_dmabuf_mr", err, int(length), access)
 	}
 	m.c = c
-	m.learn(keys)
+	m.learn(c.Keys())
 	return m, nil
 }

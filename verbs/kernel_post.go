@@ -1,37 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // errBroken is the cause when the library does not tell how many requests of a list it took.
 var errBroken = errors.New("the library failed and does not tell which requests it took")
 
-// sendList is a list of sends as C takes it.
+// sendList is a list of sends as the device takes it.
 type sendList struct {
-	wrs  []flatSend
-	sges []SGE
-	ext  []flatExt
+	wrs  []ibverbs.Send
+	sges []ibverbs.SGE
+	ext  []ibverbs.Ext
 	ud   bool // requests are datagrams
 }
 
 // begin makes room for a list.
 func (s *sendList) begin(n int) {
 	if cap(s.wrs) < n {
-		s.wrs = make([]flatSend, max(n, 2*cap(s.wrs)))
+		s.wrs = make([]ibverbs.Send, max(n, 2*cap(s.wrs)))
 	}
 	s.wrs, s.sges, s.ext = s.wrs[:n], s.sges[:0], s.ext[:0]
 }
 
 // put converts a request, the ith of the list.
 func (s *sendList) put(i int, w *SendWR) {
-	s.sges = append(s.sges, w.SGL...)
+	s.sges = append(s.sges, flatSGEs(w.SGL)...)
 	f := &s.wrs[i]
 	flatten(f, w)
 	if s.ud || w.Opcode > WRRDMARead {
@@ -48,46 +51,46 @@ func (s *sendList) fill(wrs []SendWR) {
 }
 
 // extend converts what few requests have.
-func (s *sendList) extend(w *SendWR, f *flatSend) {
-	var x flatExt
+func (s *sendList) extend(w *SendWR, f *ibverbs.Send) {
+	var x ibverbs.Ext
 	switch w.Opcode {
 	case WRLocalInv, WRSendWithInv:
-		f.imm = w.InvalidateRKey
+		f.Imm = w.InvalidateRKey
 		return
 	case WRAtomicFetchAndAdd:
-		x.a = w.Add
+		x.A = w.Add
 	case WRAtomicCmpAndSwp:
-		x.a, x.b = w.Compare, w.Swap
+		x.A, x.B = w.Compare, w.Swap
 	case WRMaskedAtomicFetchAndAdd:
-		x.a, x.p = w.Add, w.AddMask
+		x.A, x.P = w.Add, w.AddMask
 	case WRMaskedAtomicCmpAndSwp:
-		x.a, x.b, x.p, x.q = w.Compare, w.Swap, w.CompareMask, w.SwapMask
+		x.A, x.B, x.P, x.Q = w.Compare, w.Swap, w.CompareMask, w.SwapMask
 	case WRImmData:
-		x.a = w.Imm64
+		x.A = w.Imm64
 	case WRAtomicWrite:
-		x.a = w.Swap
+		x.A = w.Swap
 	case WRBindMW:
-		f.imm = 0
-		x.p = uint64(ownMW(w.Bind).c)
-		x.q = uint64(ownMR(w.Bind).c)
-		x.a, x.b = w.Bind.Addr, w.Bind.Length
-		x.c, x.d = w.RKey, uint32(w.Bind.Access)
+		f.Imm = 0
+		x.P = ownMW(w.Bind).c.Handle()
+		x.Q = ownMR(w.Bind).c.Handle()
+		x.A, x.B = w.Bind.Addr, w.Bind.Length
+		x.C, x.D = w.RKey, uint32(w.Bind.Access)
 	default:
-		x.p = uint64(ownAH(w.UD).c)
-		x.c, x.d = w.UD.RemoteQPN, w.UD.RemoteQKey
+		x.P = ownAH(w.UD).c.Handle()
+		x.C, x.D = w.UD.RemoteQPN, w.UD.RemoteQKey
 	}
 	s.ext = append(s.ext, x)
-	f.ext = uint32(len(s.ext))
+	f.Ext = uint32(len(s.ext))
 }
 
 // flatten converts what all requests have.
-func flatten(f *flatSend, w *SendWR) {
-	f.id, f.remoteAddr, f.rkey, f.imm = w.ID, w.RemoteAddr, w.RKey, w.Imm
-	f.op, f.ext = flatOp(w.Opcode, w.Flags&^SendRelaxed, len(w.SGL)), 0
+func flatten(f *ibverbs.Send, w *SendWR) {
+	f.ID, f.RemoteAddr, f.RKey, f.Imm = w.ID, w.RemoteAddr, w.RKey, w.Imm
+	f.Op, f.Ext = flatOp(w.Opcode, w.Flags&^SendRelaxed, len(w.SGL)), 0
 }
 
 func flatOp(op WROpcode, flags SendFlags, sges int) uint32 {
-	return uint32(op) | uint32(flags)<<flagsShift | uint32(sges)<<sgesShift
+	return ibverbs.MakeOp(uint8(op), uint8(flags), sges)
 }
 
 // The errors of a post to a QP that does not take it yet.
@@ -100,27 +103,205 @@ func recvsBefore(st QPState) error {
 	return &StateError{State: st, Why: "receives can be posted from INIT on"}
 }
 
-// postResult reads what a posting function of cgo_verbs.go returned.
-func postResult(call string, res uint64) (int, error) {
-	taken, rc := int(uint32(res)), uint32(res>>32)
+// postResult reads the result of a post.
+func postResult(call string, res ibverbs.Posted) (int, error) {
+	taken, why := int(uint32(res)), uint32(res>>32)
 	switch {
-	case rc == 0:
+	case why == 0:
 		return taken, nil
-	case rc&broken != 0:
-		err := callError(call, int(rc&^broken))
-		if err == nil {
-			return taken, fmt.Errorf("%s: %w", call, errBroken)
-		}
-		return taken, fmt.Errorf("%w: %w", errBroken, err)
+	case why == ibverbs.Broken:
+		return taken, fmt.Errorf("%s: %w", call, errBroken)
+	case why&ibverbs.Broken != 0:
+		return taken, fmt.Errorf("%w: %w", errBroken, callError(call, syscall.Errno(why&^ibverbs.Broken)))
 	}
-	return taken, postError(call, int(rc))
+	return taken, postError(call, syscall.Errno(why))
 }
 
 // postError makes the error of an errno for which the device did not take a request.
-func postError(call string, rc int) error {
-	err := callError(call, rc)
-	if rc == int(syscall.ENOMEM) || rc == int(syscall.ENOSPC) { // ENOSPC is what some drivers say of a WRAtomicWrite
+func postError(call string, why error) error {
+	err := callError(call, why)
+	if why == syscall.ENOMEM || why == syscall.ENOSPC { // ENOSPC is what some drivers say of a WRAtomicWrite
 		return fmt.Errorf("%w: %w", ErrQueueFull, err)
 	}
 	return err
+}
+
+// simpleOps returns for each opcode the flags of requests of one element that need no other check:
+// of such a list nothing but the flags is looked at. 0 = there are none.
+func simpleOps(q *QP) (t [256]uint8) {
+	for _, op := range []WROpcode{WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead} {
+		if q.typ == QPTypeUD || !q.ops.Has(opOf[op]) || op == WRRDMARead && q.maxRd < 1 {
+			continue
+		}
+		t[op] = uint8(SendFence | SendSignaled | SendSolicited)
+	}
+	return t
+}
+
+// putSimple converts the requests at the head of a list that need no other check, from the ith on,
+// and returns how many.
+func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []ibverbs.SGE) int {
+	simple, flat := s.simple, s.wrs[i:]
+	n := min(len(wrs), len(sges), len(flat))
+	wrs, sges, flat = wrs[:n], sges[:n], flat[:n]
+	for i := range wrs {
+		w := &wrs[i]
+		if fl := simple[w.Opcode]; fl == 0 || len(w.SGL) != 1 || uint8(w.Flags)&^fl != 0 ||
+			w.room != 0 && uint64(w.SGL[0].Length) >= w.room {
+			return i
+		}
+		sges[i] = ibverbs.SGE(w.SGL[0])
+		flatten(&flat[i], w)
+	}
+	return n
+}
+
+func (q *kernelQP) canPostDirect() bool { return true }
+
+// PostSend hands a list over in one call.
+func (q *kernelQP) PostSend(wrs []SendWR) (int, error) {
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	if own, err := q.ownObjects(wrs); err != nil {
+		n, failed := q.PostSend(wrs[:own])
+		return n, cmp.Or(failed, err)
+	}
+	return q.postSendDirect(q.owner, wrs)
+}
+
+// PostRecv hands a list over in one call.
+func (q *kernelQP) PostRecv(wrs []RecvWR) (int, error) {
+	if len(wrs) == 0 {
+		return 0, nil
+	}
+	return q.postRecvDirect(q.owner, wrs)
+}
+
+// postSendDirect checks and converts a list in one pass, and hands it over in one call.
+func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
+	s := &q.send
+	s.direct.Lock()
+	if h.node.Closed() {
+		s.direct.Unlock()
+		return 0, ErrClosed
+	}
+	if s.simple == nil {
+		t := simpleOps(h)
+		s.simple = &t
+	}
+	s.begin(len(wrs))
+	if cap(s.sges) < len(wrs) {
+		s.sges = make([]ibverbs.SGE, 0, len(wrs))
+	}
+	var refused error
+	good, k, bound := 0, 0, false
+	sges := s.sges[:cap(s.sges)]
+	for {
+		n := s.putSimple(wrs[good:], good, sges[k:])
+		good, k = good+n, k+n
+		if good == len(wrs) {
+			break
+		}
+		w := &wrs[good]
+		if refused = h.checkSend(w); refused != nil {
+			break
+		}
+		s.sges = sges[:k]
+		s.put(good, w)
+		good, k, sges = good+1, len(s.sges), s.sges[:cap(s.sges)]
+		bound = bound || w.Opcode == WRBindMW
+	}
+	if good == 0 {
+		s.direct.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st < QPStateRTS {
+		s.direct.Unlock()
+		return 0, sendsBefore(st)
+	}
+	s.wrs = s.wrs[:good]
+	atEnd := s.direct.AtEnd()
+	if bound {
+		atEnd = nil
+	}
+	res := q.c.Send(s.wrs, sges, s.ext, atEnd)
+	if atEnd == nil {
+		if bound {
+			rekey(wrs[:uint32(res)])
+		}
+		s.direct.Unlock()
+	}
+	if res == ibverbs.Posted(len(wrs)) {
+		return len(wrs), nil
+	}
+	return q.postedPart("ibv_post_send", res, refused)
+}
+
+// postRecvDirect is postSendDirect for receives.
+func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
+	r := &q.recv
+	r.direct.Lock()
+	if h.node.Closed() {
+		r.direct.Unlock()
+		return 0, ErrClosed
+	}
+	good, refused := checkRecv(wrs, q.cap.MaxRecvSGE)
+	if good == 0 {
+		r.direct.Unlock()
+		return 0, refused
+	}
+	if st := q.qpState(); st == QPStateReset {
+		r.direct.Unlock()
+		return 0, recvsBefore(st)
+	}
+	r.flat.fill(wrs[:good], 0)
+	atEnd := r.direct.AtEnd()
+	res := q.c.Recv(r.flat.wrs, r.flat.sges, atEnd)
+	if atEnd == nil {
+		r.direct.Unlock()
+	}
+	if res == ibverbs.Posted(len(wrs)) {
+		return len(wrs), nil
+	}
+	return q.postedPart("ibv_post_recv", res, refused)
+}
+
+// postedPart is the end of a post of which not all was taken: refused, unless the library did not
+// take what came before.
+func (q *kernelQP) postedPart(call string, res ibverbs.Posted, refused error) (int, error) {
+	n, err := postResult(call, res)
+	switch {
+	case err == nil:
+		err = refused
+	case errors.Is(err, errBroken):
+		go q.fail(err)
+	}
+	return n, err
+}
+
+// BindMW queues the bind of a window of type 1.
+func (q *kernelQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
+	if err := checkBinding(b); err != nil {
+		return 0, err
+	}
+	q.send.direct.Lock()
+	defer q.send.direct.Unlock()
+	if st := q.qpState(); st < QPStateRTS {
+		return 0, bindsBefore(st)
+	}
+	return q.bind(id, flags, b)
+}
+
+// bind hands the bind to the device.
+func (q *kernelQP) bind(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
+	mw := ownMW(b)
+	if err := q.c.BindMW(id, uint8(flags), mw.c, ownMR(b).c, b.Addr, b.Length, uint32(b.Access)); err != nil {
+		return 0, postError("ibv_bind_mw", err)
+	}
+	return mw.c.RKey(), nil
+}
+
+func bindsBefore(st QPState) error {
+	return &StateError{State: st, Why: "windows can be bound from RTS on"}
 }

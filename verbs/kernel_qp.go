@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -8,6 +8,9 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/calllock"
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // kernelQP is a queue pair. Its state is kept here, because connection managers move QPs behind the
@@ -15,7 +18,7 @@ import (
 type kernelQP struct {
 	ctx    *kernelContext
 	owner  *QP
-	c      deviceQP
+	c      ibverbs.QP
 	num    uint32
 	typ    QPType
 	cookie uint64
@@ -43,14 +46,14 @@ type kernelQP struct {
 
 // sendQueue is where a list of sends is converted.
 type sendQueue struct {
-	direct callLock // held by a post
+	direct calllock.Lock // held by a post
 	sendList
 	simple *[256]uint8 // see simpleOps
 }
 
 // recvQueue is where a list of receives is converted.
 type recvQueue struct {
-	direct callLock // held by a post
+	direct calllock.Lock // held by a post
 	flat   recvList
 }
 
@@ -73,26 +76,27 @@ func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap
 // create makes the QP with the capacities want, of queues that it has. Its events go to target.
 func (q *kernelQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QPCap, target asyncTarget) error {
 	q.ctx, q.owner, q.typ = pd.ctx, owner, cfg.Type
-	raw := rawQPConfig{sendCQ: q.sendCQ.c, recvCQ: q.recvCQ.c, typ: cfg.Type, sigAll: cfg.SigAll, cap: want,
-		atomicWrite: cfg.SendOps.Has(OpAtomicWrite)}
+	flat := ibverbs.QPConfig{SendCQ: q.sendCQ.c, RecvCQ: q.recvCQ.c, Type: uint32(cfg.Type), SigAll: cfg.SigAll,
+		Cap: flatCap(want), AtomicWrite: cfg.SendOps.Has(OpAtomicWrite)}
 	if q.srq != nil {
-		raw.srq = q.srq.c
+		flat.SRQ = q.srq.c
 	}
 	if err := pd.ctx.counts.qp.add(); err != nil {
 		return err
 	}
 	q.cookie = newCookie(target)
-	raw.cookie = q.cookie
-	var has QPCap
-	var rc int
-	if q.c, has, q.num, rc = pd.ctx.queues.createQP(pd.c, raw); rc != 0 {
+	flat.Cookie = q.cookie
+	var made ibverbs.QPCap
+	var err error
+	if q.c, made, q.num, err = pd.c.CreateQP(flat); err != nil {
 		dropCookie(q.cookie)
 		pd.ctx.counts.qp.remove()
-		if raw.atomicWrite {
-			return callError("ibv_create_qp_ex", rc)
+		if flat.AtomicWrite {
+			return callError("ibv_create_qp_ex", err)
 		}
-		return callError("ibv_create_qp", rc)
+		return callError("ibv_create_qp", err)
 	}
+	has := publicCap(made)
 	q.send.ud = q.typ == QPTypeUD
 	q.cap = QPCap{
 		MaxSendWR:     max(has.MaxSendWR, cfg.Cap.MaxSendWR),
@@ -137,9 +141,9 @@ func (e *eventError) Error() string { return e.typ.String() }
 
 // Query asks the kernel. The state is the provider's, unless the device has left it for an error.
 func (q *kernelQP) Query() (QPAttr, error) {
-	attr, rc := q.c.query()
-	if rc != 0 {
-		return QPAttr{}, callError("ibv_query_qp", rc)
+	attr, err := q.ask()
+	if err != nil {
+		return QPAttr{}, err
 	}
 	if st := q.qpState(); st >= QPStateInit && st != QPStateErr {
 		switch attr.State {
@@ -151,6 +155,15 @@ func (q *kernelQP) Query() (QPAttr, error) {
 	}
 	q.known(&attr)
 	return attr, nil
+}
+
+// ask returns what the device says.
+func (q *kernelQP) ask() (QPAttr, error) {
+	var attr ibverbs.QPAttr
+	if err := q.c.Query(&attr); err != nil {
+		return QPAttr{}, callError("ibv_query_qp", err)
+	}
+	return publicAttr(&attr), nil
 }
 
 // known fills in what the provider keeps itself.
@@ -194,10 +207,45 @@ func (q *kernelQP) remove() error {
 	for g := range q.groups {
 		_ = q.mcast("ibv_detach_mcast", g.gid, g.lid, false)
 	}
-	err := callError("ibv_destroy_qp", q.c.destroy())
+	err := callError("ibv_destroy_qp", q.c.Destroy())
 	q.gone = true
 	dropCookie(q.cookie)
 	q.ctx.async.Sweep()
 	q.ctx.counts.qp.remove()
 	return err
+}
+
+// AttachMcast joins the QP to a group.
+func (q *kernelQP) AttachMcast(gid GID, lid uint16) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if err := q.mcast("ibv_attach_mcast", gid, lid, true); err != nil {
+		return err
+	}
+	if q.groups == nil {
+		q.groups = make(map[mcastGroup]struct{})
+	}
+	q.groups[mcastGroup{gid, lid}] = struct{}{}
+	return nil
+}
+
+// DetachMcast undoes AttachMcast.
+func (q *kernelQP) DetachMcast(gid GID, lid uint16) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if err := q.mcast("ibv_detach_mcast", gid, lid, false); err != nil {
+		return err
+	}
+	delete(q.groups, mcastGroup{gid, lid})
+	return nil
+}
+
+// mcastGroup is a group that a QP is in.
+type mcastGroup struct {
+	gid GID
+	lid uint16
+}
+
+func (q *kernelQP) mcast(call string, gid GID, lid uint16, attach bool) error {
+	return callError(call, q.c.Mcast(gid, lid, attach))
 }

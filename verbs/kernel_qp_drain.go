@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -9,6 +9,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // The two marks that end the queues of a QP that is drained.
@@ -67,7 +69,7 @@ func (q *kernelQP) drainMarks(ctx context.Context) error {
 // postMarks posts the marks that are still missing. It is false while a queue is full.
 func (q *kernelQP) postMarks() (bool, error) {
 	full := false
-	post := func(mark uint32, call string, result uint64) error {
+	post := func(mark uint32, call string, result ibverbs.Posted) error {
 		_, err := postResult(call, result)
 		if errors.Is(err, ErrQueueFull) {
 			full, err = true, nil
@@ -77,14 +79,14 @@ func (q *kernelQP) postMarks() (bool, error) {
 		return err
 	}
 	if q.marked&markSend == 0 && q.typ != QPTypeUD { // a datagram needs a destination even to be flushed
-		wr := flatSend{id: markID[0], op: flatOp(WRSend, SendSignaled, 0)}
-		if err := post(markSend, "ibv_post_send", q.c.send([]flatSend{wr}, nil, nil)); err != nil {
+		wr := ibverbs.Send{ID: markID[0], Op: flatOp(WRSend, SendSignaled, 0)}
+		if err := post(markSend, "ibv_post_send", q.c.Send([]ibverbs.Send{wr}, nil, nil, nil)); err != nil {
 			return false, err
 		}
 	}
 	if q.marked&markRecv == 0 && q.srq == nil {
-		wr := flatRecv{id: markID[1]}
-		if err := post(markRecv, "ibv_post_recv", q.c.receive([]flatRecv{wr}, nil)); err != nil {
+		wr := ibverbs.Recv{ID: markID[1]}
+		if err := post(markRecv, "ibv_post_recv", q.c.Recv([]ibverbs.Recv{wr}, nil, nil)); err != nil {
 			return false, err
 		}
 	}

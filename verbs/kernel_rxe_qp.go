@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
+
+import "github.com/goverbs/goverbs/internal/ibverbs"
 
 // rxeQP is a QP of rxe.
 type rxeQP struct {
 	ledgerQP
 	rxe *rxeContext
-	pd  rawPD // in which rxe looks for all keys, those of an SRQ's receives too
+	pd  ibverbs.PD // in which rxe looks for all keys, those of an SRQ's receives too
 }
 
 // CreateQP makes a QP.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
 
 // rxeRegions are the regions of a context by their local keys. librxe registers memory in one way
 // only, and changes no region.
@@ -14,7 +18,7 @@ type rxeRegions struct {
 }
 
 type rxeRegion struct {
-	pd            rawPD
+	pd            ibverbs.PD
 	start, length uint64 // start is the iova
 	write         bool   // the device may write
 }
@@ -38,7 +42,7 @@ func (r *rxeRegions) remove(lkey uint32) rxeRegion {
 
 // deny returns why a QP or SRQ of pd may not use the memory that elements name, nil if it may use
 // all.
-func (r *rxeRegions) deny(pd rawPD, sgl []SGE, write bool) *AccessError {
+func (r *rxeRegions) deny(pd ibverbs.PD, sgl []SGE, write bool) *AccessError {
 	r.RLock()
 	defer r.RUnlock()
 	for i, e := range sgl {

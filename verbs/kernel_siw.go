@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/mapmem"
+)
 
 // Types for the devices of siw, the kernel's iWARP in software. What it does wrong stands in
 // kernel_faults.go; all its requests are in ledgers.
@@ -23,7 +28,7 @@ var siwOps = MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead)
 type siwContext struct {
 	*kernelContext
 	faults faultSet
-	offset rawCQ // see reserveOffset, 0 = none
+	offset ibverbs.CQ // see reserveOffset, nil = none
 }
 
 func newSiwContext(c *kernelContext, faults faultSet) *siwContext {
@@ -40,8 +45,8 @@ func (c *siwContext) LocalSinks() bool { return true }
 
 // Close ends every WaitEvent and the reader of events, and closes the device.
 func (c *siwContext) Close() error {
-	if c.offset != 0 {
-		c.offset.destroy()
+	if c.offset != nil {
+		_ = c.offset.Destroy()
 	}
 	return c.kernelContext.Close()
 }
@@ -68,7 +73,7 @@ func (c *siwContext) AllocPD() (ProviderPD, error) {
 
 // RegMR registers memory, under its own address only.
 func (pd *siwPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
-	if pd.faults.has(siwIovaIgnored) && iova != uint64(addressOf(mem)) {
+	if pd.faults.has(siwIovaIgnored) && iova != uint64(mapmem.Address(mem)) {
 		return nil, fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible",
 			ErrNotSupported, pd.ctx.dev.info.Name)
 	}

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
-import "slices"
+import (
+	"slices"
 
-func isEmpty(s SGE) bool    { return s.Length == 0 }
-func isNotEmpty(s SGE) bool { return s.Length > 0 }
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
+
+func isEmpty(s ibverbs.SGE) bool    { return s.Length == 0 }
+func isNotEmpty(s ibverbs.SGE) bool { return s.Length > 0 }
 
 // adapt changes what siw would misunderstand.
 func (q *siwQP) adapt(l *sendList) { siwElements{q.faults, q.short}.adapt(l) }
@@ -22,11 +26,11 @@ func (m siwElements) adapt(l *sendList) {
 	amiss, at := false, 0
 	for i := range l.wrs {
 		w := &l.wrs[i]
-		n := elements(w)
+		n := w.Elements()
 		own := l.sges[at : at+n]
 		at += n
 		if opcode(w) == WRSendWithInv && m.faults.has(siwKeyElsewhere) {
-			w.rkey = w.imm
+			w.RKey = w.Imm
 		}
 		if isRead(w) {
 			m.fence(w, own)
@@ -40,17 +44,17 @@ func (m siwElements) adapt(l *sendList) {
 
 // fence takes the fence from a Read, as the Reads of one QP are in order without, and gives it to
 // one of 0 bytes, which the admission has wait then.
-func (m siwElements) fence(w *flatSend, own []SGE) {
+func (m siwElements) fence(w *ibverbs.Send, own []ibverbs.SGE) {
 	if m.faults.has(siwFencedRead) {
-		w.op &^= fenceBit
+		w.Op &^= fenceBit
 	}
 	if m.faults.has(siwReadOfNothing) && !slices.ContainsFunc(own, isNotEmpty) {
-		w.op |= fenceBit
+		w.Op |= fenceBit
 	}
 }
 
 // wrong reports whether siw would misunderstand the elements of a request.
-func (m siwElements) wrong(w *flatSend, own []SGE) bool {
+func (m siwElements) wrong(w *ibverbs.Send, own []ibverbs.SGE) bool {
 	switch len(own) {
 	case 0:
 		return m.lacking(w)
@@ -61,10 +65,10 @@ func (m siwElements) wrong(w *flatSend, own []SGE) bool {
 }
 
 // lacking reports whether a request without elements is to have one.
-func (m siwElements) lacking(w *flatSend) bool { return isRead(w) && m.faults.has(siwReadEmpty) }
+func (m siwElements) lacking(w *ibverbs.Send) bool { return isRead(w) && m.faults.has(siwReadEmpty) }
 
 // firstPage is how many bytes of a request's only element are to become an element of their own.
-func (m siwElements) firstPage(w *flatSend, s SGE) uint32 {
+func (m siwElements) firstPage(w *ibverbs.Send, s ibverbs.SGE) uint32 {
 	if isRead(w) || isInline(w) {
 		return 0
 	}
@@ -74,16 +78,16 @@ func (m siwElements) firstPage(w *flatSend, s SGE) uint32 {
 // mend gives each Read without elements one of length 0, takes those of length 0 out of several,
 // and makes two of a single one that crosses a page. That is rare.
 func (m siwElements) mend(l *sendList) {
-	sges := make([]SGE, 0, len(l.sges)+len(l.wrs))
+	sges := make([]ibverbs.SGE, 0, len(l.sges)+len(l.wrs))
 	at := 0
 	for i := range l.wrs {
 		w := &l.wrs[i]
-		n := elements(w)
+		n := w.Elements()
 		own := l.sges[at : at+n]
 		at += n
 		before := len(sges)
 		if n == 0 && m.lacking(w) {
-			sges = append(sges, SGE{})
+			sges = append(sges, ibverbs.SGE{})
 		}
 		for _, e := range own {
 			if n == 1 || !isEmpty(e) || !m.faults.has(siwElementEmpty) {
@@ -93,12 +97,12 @@ func (m siwElements) mend(l *sendList) {
 		if len(sges) == before+1 {
 			e := &sges[before]
 			if first := m.firstPage(w, *e); first > 0 {
-				rest := SGE{e.Addr + uint64(first), e.Length - first, e.LKey}
+				rest := ibverbs.SGE{Addr: e.Addr + uint64(first), Length: e.Length - first, LKey: e.LKey}
 				e.Length = first
 				sges = append(sges, rest)
 			}
 		}
-		w.op += uint32(len(sges)-before-n) << sgesShift
+		w.Op += uint32(len(sges)-before-n) << ibverbs.SGEsShift
 	}
 	l.sges = sges
 }

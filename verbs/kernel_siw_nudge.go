@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
-import "time"
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
 
 // An empty Write is an RDMA Write of length 0, whose key and address nobody looks at: a message
 // that does nothing. As siw opens its connections without one, the provider posts some for it on
@@ -46,9 +50,9 @@ func (q *siwQP) Initiated() {
 
 // postEmpty posts an empty Write. The caller holds modify and sends.mu.
 func (q *siwQP) postEmpty() {
-	wr := flatSend{id: idOwn, op: flatOp(WRRDMAWrite, 0, 0), rkey: emptyKey}
+	wr := ibverbs.Send{ID: idOwn, Op: flatOp(WRRDMAWrite, 0, 0), RKey: emptyKey}
 	// If the queue is full there is more to come anyway.
-	q.c.send([]flatSend{wr}, nil, nil)
+	q.c.Send([]ibverbs.Send{wr}, nil, nil, nil)
 }
 
 func (q *siwQP) nudgeLater(after []time.Duration) {

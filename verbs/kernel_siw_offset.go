@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
-import "os"
+import (
+	"os"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
 
 // The fault siwOffsetRefused: a CQ, QP or SRQ whose queue would begin at this offset in what a
 // context maps cannot be made, and then no other of its size can, for the kernel gives out the
@@ -39,17 +43,17 @@ func offsetPlan(page int) (before []int, across int) {
 	}
 }
 
-// reserveOffset makes the CQ, in a context that has no other objects. If it fails, it returns 0,
+// reserveOffset makes the CQ, in a context that has no other objects. If it fails, it returns nil,
 // and the fault is not corrected.
-func reserveOffset(c rawContext) rawCQ {
-	create := func(cqe int) rawCQ {
-		cq, _, _ := c.createCQ(cqe, 0, 0, 0) // 0 if it fails
+func reserveOffset(c ibverbs.Context) ibverbs.CQ {
+	create := func(cqe int) ibverbs.CQ {
+		cq, _, _ := c.CreateCQ(ibverbs.CQConfig{CQE: cqe}) // nil if it fails
 		return cq
 	}
 	before, across := offsetPlan(os.Getpagesize())
 	for _, cqe := range before {
-		if cq := create(cqe); cq != 0 {
-			defer cq.destroy()
+		if cq := create(cqe); cq != nil {
+			defer func() { _ = cq.Destroy() }()
 		}
 	}
 	return create(across)

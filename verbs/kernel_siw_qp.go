@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
 // siwQP is a QP of siw.
@@ -79,9 +81,9 @@ func (q *siwQP) Query() (QPAttr, error) {
 
 // queryDepths asks the kernel, which exchanges the two depths.
 func (q *siwQP) queryDepths() (QPAttr, error) {
-	attr, rc := q.c.query()
-	if rc != 0 {
-		return QPAttr{}, callError("ibv_query_qp", rc)
+	attr, err := q.ask()
+	if err != nil {
+		return QPAttr{}, err
 	}
 	attr.MaxRdAtomic, attr.MaxDestRdAtomic = attr.MaxDestRdAtomic, attr.MaxRdAtomic
 	return attr, nil
@@ -130,7 +132,7 @@ func (q *siwQP) Modify(attr QPAttr, mask QPAttrMask) error {
 }
 
 // waits corrects the fault siwTurnJams: a Read must not wait in the device's queue for its turn.
-func (q *siwQP) waits(w *flatSend, reads int) bool {
+func (q *siwQP) waits(w *ibverbs.Send, reads int) bool {
 	ord := int(q.ord.Load())
 	return isRead(w) && ord >= 0 && reads >= ord && q.faults.has(siwTurnJams)
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
 import (
 	"syscall"
 
-	"github.com/goverbs/goverbs/internal/siwring"
+	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
 )
 
 // Requests of the rings. A list is written to the ring and told to the kernel by one system call,
@@ -15,18 +16,23 @@ import (
 
 // ringSends is the send queue of a QP.
 type ringSends struct {
-	ring *siwring.SQ
+	ring   *queue.SQ
+	gather func(to []byte, from []ibverbs.SGE) // see ibverbs.Context
 }
 
-// send posts a list, in the form of rawQP.postSend's result.
-func (s *ringSends) send(wrs []flatSend, sges []SGE, ext []flatExt) uint64 {
+// Send posts a list.
+func (s *ringSends) Send(wrs []ibverbs.Send, sges []ibverbs.SGE, ext []ibverbs.Ext,
+	held *ibverbs.Held) ibverbs.Posted {
+	if held != nil {
+		defer held.Store(0)
+	}
 	n := 0
 	for n < len(wrs) {
 		w := &wrs[n]
-		own := sges[:elements(w)]
-		var x flatExt
-		if w.ext != 0 {
-			x = ext[w.ext-1]
+		own := sges[:w.Elements()]
+		var x ibverbs.Ext
+		if w.Ext != 0 {
+			x = ext[w.Ext-1]
 		}
 		if !s.put(w, own, &x) {
 			break
@@ -35,30 +41,30 @@ func (s *ringSends) send(wrs []flatSend, sges []SGE, ext []flatExt) uint64 {
 		n++
 	}
 	if err := s.ring.Tell(); err != nil {
-		return uint64(n) | uint64(broken|uint32(ringErrno(err)))<<32
+		return ibverbs.Refused(n, ibverbs.Broken|ringErrno(err))
 	}
 	if n < len(wrs) {
-		return uint64(n) | uint64(syscall.ENOMEM)<<32
+		return ibverbs.Refused(n, syscall.ENOMEM)
 	}
-	return uint64(n)
+	return ibverbs.Posted(n)
 }
 
 // ringFlags are siw's flags of a request.
 func ringFlags(f SendFlags) (flags uint16) {
 	if f&SendFence != 0 {
-		flags |= siwring.FlagFence
+		flags |= queue.FlagFence
 	}
 	if f&SendSignaled != 0 {
-		flags |= siwring.FlagSignaled
+		flags |= queue.FlagSignaled
 	}
 	if f&SendSolicited != 0 {
-		flags |= siwring.FlagSolicit
+		flags |= queue.FlagSolicit
 	}
 	return flags
 }
 
 // put writes a request to the ring. It is false if there is no room.
-func (s *ringSends) put(w *flatSend, own []SGE, x *flatExt) bool {
+func (s *ringSends) put(w *ibverbs.Send, own []ibverbs.SGE, x *ibverbs.Ext) bool {
 	entries := 1
 	if opcode(w) == WRRDMAWriteWithImm {
 		entries = 2
@@ -67,42 +73,42 @@ func (s *ringSends) put(w *flatSend, own []SGE, x *flatExt) bool {
 	if e == nil {
 		return false
 	}
-	e.ID, e.RKey, e.RAddr = w.id, w.rkey, w.remoteAddr
-	flags := ringFlags(SendFlags(w.op >> flagsShift))
+	e.ID, e.RKey, e.RAddr = w.ID, w.RKey, w.RemoteAddr
+	flags := ringFlags(SendFlags(w.Flags()))
 	switch opcode(w) {
 	case WRSend:
-		s.putData(e, siwring.OpSend, flags, w, own)
+		s.putData(e, queue.OpSend, flags, w, own)
 	case WRSendWithInv:
-		e.RKey = w.imm
-		s.putData(e, siwring.OpSendInv, flags, w, own)
+		e.RKey = w.Imm
+		s.putData(e, queue.OpSendInv, flags, w, own)
 	case WRRDMAWrite:
-		s.putData(e, siwring.OpWrite, flags, w, own)
+		s.putData(e, queue.OpWrite, flags, w, own)
 	case WRRDMAWriteWithImm:
 		// The Write is without completion, and what wakes the peer is the immediate. If the Write
 		// fails it has one all the same: the second of the same ID is ignored.
-		s.putData(e, siwring.OpWrite, flags&siwring.FlagFence, w, own)
+		s.putData(e, queue.OpWrite, flags&queue.FlagFence, w, own)
 		e = s.ring.Next(1)
-		e.ID = w.id
+		e.ID = w.ID
 		// The 32 bits are the first 4 of the 8 bytes, as on the user-space RNIC.
-		s.putImmediate(e, uint64(w.imm)<<32, flags&^siwring.FlagFence)
+		s.putImmediate(e, uint64(w.Imm)<<32, flags&^queue.FlagFence)
 	case WRImmData:
-		s.putImmediate(e, x.a, flags)
+		s.putImmediate(e, x.A, flags)
 	case WRRDMARead:
-		s.putData(e, siwring.OpRead, flags, w, own)
+		s.putData(e, queue.OpRead, flags, w, own)
 	case WRAtomicFetchAndAdd, WRMaskedAtomicFetchAndAdd:
-		s.putAtomic(e, siwring.OpFetchAdd, flags, own, siwring.Operands{Data: x.a, Mask: x.p})
+		s.putAtomic(e, queue.OpFetchAdd, flags, own, queue.Operands{Data: x.A, Mask: x.P})
 	case WRAtomicCmpAndSwp:
-		s.putAtomic(e, siwring.OpCmpSwap, flags, own,
-			siwring.Operands{Data: x.b, Mask: ^uint64(0), Compare: x.a, CompareMask: ^uint64(0)})
+		s.putAtomic(e, queue.OpCmpSwap, flags, own,
+			queue.Operands{Data: x.B, Mask: ^uint64(0), Compare: x.A, CompareMask: ^uint64(0)})
 	case WRMaskedAtomicCmpAndSwp:
-		s.putAtomic(e, siwring.OpCmpSwap, flags, own,
-			siwring.Operands{Data: x.b, Mask: x.q, Compare: x.a, CompareMask: x.p})
+		s.putAtomic(e, queue.OpCmpSwap, flags, own,
+			queue.Operands{Data: x.B, Mask: x.Q, Compare: x.A, CompareMask: x.P})
 	}
 	return true
 }
 
 // putData puts a request with elements, or with inline data.
-func (s *ringSends) putData(e *siwring.Send, op siwring.Opcode, flags uint16, w *flatSend, own []SGE) {
+func (s *ringSends) putData(e *queue.Send, op queue.Opcode, flags uint16, w *ibverbs.Send, own []ibverbs.SGE) {
 	if !isInline(w) {
 		setElements(&e.SGEs, own)
 		s.ring.Put(op, flags, len(own))
@@ -112,18 +118,19 @@ func (s *ringSends) putData(e *siwring.Send, op siwring.Opcode, flags uint16, w 
 	for _, g := range own {
 		n += g.Length
 	}
-	copyElements(e.Inline()[:n], own)
-	e.SGEs[0] = siwring.SGE{Length: n}
-	s.ring.Put(op, flags|siwring.FlagInline, 1)
+	s.gather(e.Inline()[:n], own)
+	e.SGEs[0] = queue.SGE{Length: n}
+	s.ring.Put(op, flags|queue.FlagInline, 1)
 }
 
 // putImmediate puts a message of 8 bytes.
-func (s *ringSends) putImmediate(e *siwring.Send, v uint64, flags uint16) {
+func (s *ringSends) putImmediate(e *queue.Send, v uint64, flags uint16) {
 	e.RKey, e.RAddr = 0, v
-	s.ring.Put(siwring.OpImmediate, flags, 0)
+	s.ring.Put(queue.OpImmediate, flags, 0)
 }
 
-func (s *ringSends) putAtomic(e *siwring.Send, op siwring.Opcode, flags uint16, own []SGE, operands siwring.Operands) {
+func (s *ringSends) putAtomic(e *queue.Send, op queue.Opcode, flags uint16, own []ibverbs.SGE,
+	operands queue.Operands) {
 	setElements(&e.SGEs, own)
 	*e.Operands() = operands
 	s.ring.Put(op, flags, len(own))
@@ -131,32 +138,32 @@ func (s *ringSends) putAtomic(e *siwring.Send, op siwring.Opcode, flags uint16, 
 
 // setElements writes the elements of a request. The handles and the ledger have seen to it that
 // they are not too many.
-func setElements(to *[siwring.MaxSGE]siwring.SGE, own []SGE) {
+func setElements(to *[queue.MaxSGE]queue.SGE, own []ibverbs.SGE) {
 	for i, g := range own {
-		to[i] = siwring.SGE{Addr: g.Addr, Length: g.Length, Key: g.LKey}
+		to[i] = queue.SGE{Addr: g.Addr, Length: g.Length, Key: g.LKey}
 	}
 }
 
 // ringReceives is a receive queue, of a QP or a shared one.
 type ringReceives struct {
-	ring *siwring.RQ // nil: none
+	ring *queue.RQ // nil: none
 }
 
-// receive posts a list, in the form of rawQP.postSend's result. siw finds it by itself.
-func (r *ringReceives) receive(wrs []flatRecv, sges []SGE) uint64 {
+// post posts a list. siw finds it by itself.
+func (r *ringReceives) post(wrs []ibverbs.Recv, sges []ibverbs.SGE) ibverbs.Posted {
 	for i := range wrs {
-		var e *siwring.Receive
+		var e *queue.Receive
 		if r.ring != nil {
 			e = r.ring.Next()
 		}
 		if e == nil {
-			return uint64(i) | uint64(syscall.ENOMEM)<<32
+			return ibverbs.Refused(i, syscall.ENOMEM)
 		}
-		own := sges[:wrs[i].numSGE]
+		own := sges[:wrs[i].NumSGE]
 		sges = sges[len(own):]
-		e.ID = wrs[i].id
+		e.ID = wrs[i].ID
 		setElements(&e.SGEs, own)
 		r.ring.Put(len(own))
 	}
-	return uint64(len(wrs))
+	return ibverbs.Posted(len(wrs))
 }

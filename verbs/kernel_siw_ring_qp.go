@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -8,8 +8,9 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/goverbs/goverbs/internal/siwring"
-	"github.com/goverbs/goverbs/internal/uverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
+	"github.com/goverbs/goverbs/internal/ibverbs/uverbs"
 )
 
 // ringQP is a queue pair.
@@ -22,76 +23,89 @@ type ringQP struct {
 	ringReceives
 }
 
-func (r *ringQueues) createQP(pd rawPD, cfg rawQPConfig) (deviceQP, QPCap, uint32, int) {
-	want := uverbs.QPConfig{Cookie: cfg.cookie, PD: pd.handle(), SendCQ: cfg.sendCQ.(*ringCQ).handle,
-		RecvCQ: cfg.recvCQ.(*ringCQ).handle, Type: uint8(cfg.typ),
-		Cap: uverbs.QPCap{MaxSendWR: uint32(cfg.cap.MaxSendWR), MaxRecvWR: uint32(cfg.cap.MaxRecvWR),
-			MaxSendSGE: uint32(cfg.cap.MaxSendSGE), MaxRecvSGE: uint32(cfg.cap.MaxRecvSGE),
-			MaxInlineData: uint32(cfg.cap.MaxInlineData)}}
-	if srq, ok := cfg.srq.(*ringSRQ); ok {
+// CreateQP makes a queue pair.
+func (pd ringPD) CreateQP(cfg ibverbs.QPConfig) (ibverbs.QP, ibverbs.QPCap, uint32, error) {
+	r := pd.r
+	want := uverbs.QPConfig{Cookie: cfg.Cookie, PD: pd.Handle(), SendCQ: cfg.SendCQ.(*ringCQ).handle,
+		RecvCQ: cfg.RecvCQ.(*ringCQ).handle, Type: uint8(cfg.Type), Cap: uverbs.QPCap(cfg.Cap)}
+	if srq, ok := cfg.SRQ.(*ringSRQ); ok {
 		want.HasSRQ, want.SRQ = true, srq.handle
 	}
 	handle, num, has, made, err := uverbs.CreateQP[ringMadeQP](r.fd, want, ringAsked)
 	if err != nil {
-		return nil, QPCap{}, 0, ringErrno(err)
+		return nil, ibverbs.QPCap{}, 0, ringErrno(err)
 	}
 	q := &ringQP{fd: r.fd, handle: handle, bell: uverbs.NewDoorbell(r.fd, handle)}
+	q.ringSends.gather = r.Gather
 	if err := q.mapRings(r, &made, want.HasSRQ); err != nil {
-		q.destroy()
-		return nil, QPCap{}, 0, ringErrno(err)
+		_ = q.Destroy()
+		return nil, ibverbs.QPCap{}, 0, ringErrno(err)
 	}
-	return q, QPCap{MaxSendWR: int(has.MaxSendWR), MaxRecvWR: int(has.MaxRecvWR), MaxSendSGE: int(has.MaxSendSGE),
-		MaxRecvSGE: int(has.MaxRecvSGE), MaxInlineData: int(has.MaxInlineData)}, num, 0
+	return q, ibverbs.QPCap(has), num, nil
 }
 
 // mapRings maps the send queue, and the receive queue if the QP has one.
-func (q *ringQP) mapRings(r *ringQueues, made *ringMadeQP, shared bool) (err error) {
-	if q.sendMem, err = r.mapRing(made.SendKey, siwring.SQSize(made.SendEntries)); err != nil {
+func (q *ringQP) mapRings(r *ringContext, made *ringMadeQP, shared bool) (err error) {
+	if q.sendMem, err = r.mapRing(made.SendKey, queue.SQSize(made.SendEntries)); err != nil {
 		return err
 	}
-	if q.ringSends.ring, err = siwring.NewSQ(q.sendMem, made.SendEntries, q.bell.Ring); err != nil {
+	if q.ringSends.ring, err = queue.NewSQ(q.sendMem, made.SendEntries, q.bell.Ring); err != nil {
 		return err
 	}
 	if made.RecvEntries == 0 || shared { // siw tells a number with an SRQ too
 		return nil
 	}
-	if q.recvMem, err = r.mapRing(made.RecvKey, siwring.RQSize(made.RecvEntries)); err != nil {
+	if q.recvMem, err = r.mapRing(made.RecvKey, queue.RQSize(made.RecvEntries)); err != nil {
 		return err
 	}
-	q.ringReceives.ring, err = siwring.NewRQ(q.recvMem, made.RecvEntries)
+	q.ringReceives.ring, err = queue.NewRQ(q.recvMem, made.RecvEntries)
 	return err
 }
 
-func (q *ringQP) modify(a *QPAttr, mask QPAttrMask) int {
-	return ringErrno(uverbs.ModifyQP(q.fd, q.handle, uverbs.QPAttr{State: uint8(a.State), CurState: uint8(a.CurState),
-		AccessFlags: uint32(a.AccessFlags), Port: a.PortNum, MaxRdAtomic: uint8(a.MaxRdAtomic),
-		MaxDestRdAtomic: uint8(a.MaxDestRdAtomic)},
-		uint32(mask)))
+// Recv posts a list.
+func (q *ringQP) Recv(wrs []ibverbs.Recv, sges []ibverbs.SGE, held *ibverbs.Held) ibverbs.Posted {
+	posted := q.ringReceives.post(wrs, sges)
+	if held != nil {
+		held.Store(0)
+	}
+	return posted
+}
+
+// Modify changes the QP.
+func (q *ringQP) Modify(a *ibverbs.QPAttr, mask uint32) error {
+	return ringError(uverbs.ModifyQP(q.fd, q.handle, uverbs.QPAttr{State: uint8(a.State), CurState: uint8(a.CurState),
+		AccessFlags: a.AccessFlags, Port: a.PortNum, MaxRdAtomic: a.MaxRdAtomic,
+		MaxDestRdAtomic: a.MaxDestRdAtomic}, mask))
 }
 
 // ringQueryMask is what a query asks for: state, rights, port and depths. siw tells all that it has
 // anyway.
 const ringQueryMask = QPAttrState | QPAttrAccessFlags | QPAttrPort | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic
 
-func (q *ringQP) query() (QPAttr, int) {
+// Query asks the kernel.
+func (q *ringQP) Query(attr *ibverbs.QPAttr) error {
 	a, err := uverbs.QueryQP(q.fd, q.handle, uint32(ringQueryMask))
 	if err != nil {
-		return QPAttr{}, ringErrno(err)
+		return ringErrno(err)
 	}
-	return QPAttr{State: QPState(a.State), CurState: QPState(a.CurState), AccessFlags: AccessFlags(a.AccessFlags),
-		PortNum: a.Port, MaxRdAtomic: int(a.MaxRdAtomic), MaxDestRdAtomic: int(a.MaxDestRdAtomic)}, 0
+	*attr = ibverbs.QPAttr{State: uint32(a.State), CurState: uint32(a.CurState), AccessFlags: a.AccessFlags,
+		PortNum: a.Port, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic}
+	return nil
 }
 
 // siw has neither windows nor groups.
 
-func (q *ringQP) bindMW(uint64, SendFlags, rawMW, rawMR, uint64, uint64, AccessFlags) int {
-	return int(syscall.EOPNOTSUPP)
+// BindMW is refused.
+func (q *ringQP) BindMW(uint64, uint8, ibverbs.MW, ibverbs.MR, uint64, uint64, uint32) error {
+	return syscall.EOPNOTSUPP
 }
 
-func (q *ringQP) mcast(GID, uint16, bool) int { return int(syscall.EOPNOTSUPP) }
+// Mcast is refused.
+func (q *ringQP) Mcast([16]byte, uint16, bool) error { return syscall.EOPNOTSUPP }
 
-func (q *ringQP) destroy() int {
+// Destroy destroys the QP.
+func (q *ringQP) Destroy() error {
 	err := errors.Join(uverbs.DestroyQP(q.fd, q.handle), unmap(q.sendMem), unmap(q.recvMem))
 	q.bell.Close()
-	return ringErrno(err)
+	return ringError(err)
 }

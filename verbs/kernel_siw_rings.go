@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -10,19 +10,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/internal/siwring"
-	"github.com/goverbs/goverbs/internal/uverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
+	"github.com/goverbs/goverbs/internal/ibverbs/uverbs"
 )
 
-// ringQueues makes the queues of a siw that has RFC 7306, whose requests libibverbs and libsiw have
-// no form for: neither masks nor immediates of 8 bytes. The queues are made by the write commands
-// of uverbs and are mapped; requests and completions are written and read in Go (internal/uverbs,
-// internal/siwring). libsiw, which does the same in C, knows nothing of them.
+// ringContext makes the queues of a siw that has RFC 7306, whose requests libibverbs and libsiw
+// have no form for: neither masks nor immediates of 8 bytes. The queues are made by the write
+// commands of uverbs and are mapped; requests and completions are written and read in Go
+// (packages uverbs and ring/queue). libsiw, which does the same in C, knows nothing of them.
 //
 // The commands go to the descriptor of libibverbs' context, not to one of our own: queues, PDs and
 // regions work together only if one descriptor has made them, and PDs and regions are libibverbs'.
 // Each Context of this package is an ibv_context of its own, which nobody else uses (librdmacm has
-// others, and siw finds a QP by its number, whichever context has made it). So only ringQueues
+// others, and siw finds a QP by its number, whichever context has made it). So only ringContext
 // reads its events, and the number in an event is a cookie, which libibverbs would take for the
 // address of an ibv_qp.
 //
@@ -38,11 +39,62 @@ import (
 //
 // If mapping fails, the object is destroyed at once. What siw still does with a QP when the command
 // to destroy it comes, it ends before it answers.
-type ringQueues struct {
-	c     rawContext
-	fd    int // of c
-	async int // the descriptor of events
+type ringContext struct {
+	ibverbs.Context
+	fd    int // for commands
+	async int // for events
 	most  int // entries of a CQ
+}
+
+// newRingContext returns the context that has rings, around that of the library. A CQ of the device
+// can have most entries.
+func newRingContext(c ibverbs.Context, most int) *ringContext {
+	r := &ringContext{Context: c, most: most}
+	r.fd, r.async = c.FDs()
+	return r
+}
+
+// ringPD is a PD in which QPs and SRQs have rings.
+type ringPD struct {
+	ibverbs.PD
+	r *ringContext
+}
+
+// AllocPD makes a protection domain.
+func (r *ringContext) AllocPD() (ibverbs.PD, error) {
+	pd, err := r.Context.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	return ringPD{pd, r}, nil
+}
+
+// ringMR is a region of a ringPD.
+type ringMR struct{ ibverbs.MR }
+
+// Rereg passes on the library's own PD.
+func (m ringMR) Rereg(flags int, pd ibverbs.PD, addr uintptr, length int, access uint32) (int, error) {
+	if to, ok := pd.(ringPD); ok {
+		pd = to.PD
+	}
+	return m.MR.Rereg(flags, pd, addr, length, access)
+}
+
+// RegMR registers memory.
+func (pd ringPD) RegMR(addr uintptr, length int, iova uint64, access uint32) (ibverbs.MR, error) {
+	return ringRegion(pd.PD.RegMR(addr, length, iova, access))
+}
+
+// RegDmabufMR registers memory of another device.
+func (pd ringPD) RegDmabufMR(offset, length, iova uint64, fd int, access uint32) (ibverbs.MR, error) {
+	return ringRegion(pd.PD.RegDmabufMR(offset, length, iova, fd, access))
+}
+
+func ringRegion(m ibverbs.MR, err error) (ibverbs.MR, error) {
+	if err != nil {
+		return nil, err
+	}
+	return ringMR{m}, nil
 }
 
 // ringVersion is the version of the contract with the kernel module: RFC 7306, version 2. The
@@ -83,26 +135,31 @@ type (
 	}
 )
 
-// ringErrno is the errno of an error of package uverbs, or of a mapping.
-func ringErrno(err error) int {
+// ringErrno is the errno of an error of package uverbs, or of a mapping, which is not nil.
+func ringErrno(err error) syscall.Errno {
 	var errno syscall.Errno
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &errno):
-		return int(errno)
+	if errors.As(err, &errno) {
+		return errno
 	}
-	return int(syscall.EIO)
+	return syscall.EIO
+}
+
+// ringError is the errno as an error, nil if there is none.
+func ringError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return ringErrno(err)
 }
 
 // mapRing maps a queue.
-func (r *ringQueues) mapRing(key uint64, size int) ([]byte, error) {
+func (r *ringContext) mapRing(key uint64, size int) ([]byte, error) {
 	return unix.Mmap(r.fd, int64(key), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
 // version makes a QP to find out the version of the contract that siw keeps: 0 = none, also if the
 // kernel does not take the commands.
-func (r *ringQueues) version() (uint32, error) {
+func (r *ringContext) version() (uint32, error) {
 	version, err := r.askVersion()
 	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.EPERM} {
 		if errors.Is(err, refusal) {
@@ -112,49 +169,61 @@ func (r *ringQueues) version() (uint32, error) {
 	return version, err
 }
 
-func (r *ringQueues) askVersion() (version uint32, err error) {
-	pd, rc := r.c.allocPD()
-	if rc != 0 {
-		return 0, callError("ibv_alloc_pd", rc)
+func (r *ringContext) askVersion() (version uint32, err error) {
+	pd, err := r.Context.AllocPD()
+	if err != nil {
+		return 0, callError("ibv_alloc_pd", err)
 	}
-	defer func() { err = errors.Join(err, callError("ibv_dealloc_pd", pd.dealloc())) }()
+	defer func() { err = errors.Join(err, callError("ibv_dealloc_pd", pd.Dealloc())) }()
 	cq, _, _, err := uverbs.CreateCQ[ringMadeCQ](r.fd, uverbs.CQConfig{CQE: 1, Channel: -1})
 	if err != nil {
-		return 0, callError("uverbs CREATE_CQ", ringErrno(err))
+		return 0, callError("uverbs CREATE_CQ", ringError(err))
 	}
-	defer func() { err = errors.Join(err, callError("uverbs DESTROY_CQ", ringErrno(uverbs.DestroyCQ(r.fd, cq)))) }()
+	defer func() { err = errors.Join(err, callError("uverbs DESTROY_CQ", ringError(uverbs.DestroyCQ(r.fd, cq)))) }()
 	qp, _, _, made, err := uverbs.CreateQP[ringMadeQP](r.fd,
-		uverbs.QPConfig{PD: pd.handle(), SendCQ: cq, RecvCQ: cq, Type: uint8(QPTypeRC),
+		uverbs.QPConfig{PD: pd.Handle(), SendCQ: cq, RecvCQ: cq, Type: uint8(QPTypeRC),
 			Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}, ringAsked)
 	if err != nil {
-		return 0, callError("uverbs CREATE_QP", ringErrno(err))
+		return 0, callError("uverbs CREATE_QP", ringError(err))
 	}
-	return made.Version, callError("uverbs DESTROY_QP", ringErrno(uverbs.DestroyQP(r.fd, qp)))
+	return made.Version, callError("uverbs DESTROY_QP", ringError(uverbs.DestroyQP(r.fd, qp)))
 }
 
-// asyncEvent reads an event of the context.
-func (r *ringQueues) asyncEvent() (AsyncEvent, uint64, int) {
+// Event reads an event of the context.
+func (r *ringContext) Event() (ibverbs.Event, error) {
 	e, err := uverbs.ReadAsync(r.async)
 	if err != nil {
-		return AsyncEvent{}, 0, ringErrno(err)
+		return ibverbs.Event{}, ringErrno(err)
 	}
-	ev := AsyncEvent{Type: EventType(e.Type)}
-	switch ev.Type {
+	ev := ibverbs.Event{Type: int32(e.Type)}
+	switch EventType(e.Type) {
 	case EventCQErr, EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventPathMig,
 		EventPathMigErr,
 		EventSRQErr, EventSRQLimitReached, EventQPLastWQEReached:
-		return ev, e.Element, 0
+		ev.Cookie = e.Element
 	case EventDeviceFatal:
 	default:
-		ev.Port = int(e.Element)
+		ev.Port = int32(e.Element)
 	}
-	return ev, 0, 0
+	return ev, nil
 }
 
-// compEvent reads an event of a channel.
-func (r *ringQueues) compEvent(ch rawChannel) (cookie uint64, rc int) {
-	cookie, err := uverbs.ReadComp(ch.fd())
-	return cookie, ringErrno(err)
+// ringChannel is a completion channel.
+type ringChannel struct{ ibverbs.Channel }
+
+// CreateChannel makes a completion channel.
+func (r *ringContext) CreateChannel() (ibverbs.Channel, error) {
+	ch, err := r.Context.CreateChannel()
+	if err != nil {
+		return nil, err
+	}
+	return ringChannel{ch}, nil
+}
+
+// Event reads an event of the channel.
+func (ch ringChannel) Event() (cookie uint64, err error) {
+	cookie, err = uverbs.ReadComp(ch.FD())
+	return cookie, ringError(err)
 }
 
 // ringCQ is a completion queue.
@@ -162,7 +231,7 @@ type ringCQ struct {
 	fd     int
 	handle uint32
 	mem    []byte
-	ring   *siwring.CQ
+	ring   *queue.CQ
 }
 
 // ringSpare is the largest number of completions that siw can have for one request of the program:
@@ -171,58 +240,59 @@ type ringCQ struct {
 // only if the program and the kernel agree about the size.
 const ringSpare = 2
 
-func (r *ringQueues) createCQ(cqe int, cookie uint64, ch rawChannel, vector int) (deviceCQ, int, int) {
-	cfg := uverbs.CQConfig{Cookie: cookie, CQE: uint32(max(cqe, min(ringSpare*cqe, r.most))), Vector: uint32(vector),
-		Channel: -1}
-	if ch != 0 {
-		cfg.Channel = int32(ch.fd())
+// CreateCQ makes a completion queue.
+func (r *ringContext) CreateCQ(cfg ibverbs.CQConfig) (ibverbs.CQ, int, error) {
+	want := uverbs.CQConfig{Cookie: cfg.Cookie, CQE: uint32(max(cfg.CQE, min(ringSpare*cfg.CQE, r.most))),
+		Vector: uint32(cfg.Vector), Channel: -1}
+	if cfg.Channel != nil {
+		want.Channel = int32(cfg.Channel.FD())
 	}
-	handle, _, made, err := uverbs.CreateCQ[ringMadeCQ](r.fd, cfg)
+	handle, _, made, err := uverbs.CreateCQ[ringMadeCQ](r.fd, want)
 	if err != nil {
 		return nil, 0, ringErrno(err)
 	}
 	cq := &ringCQ{fd: r.fd, handle: handle}
-	if cq.mem, err = r.mapRing(made.Key, siwring.CQSize(made.Entries)); err == nil {
-		cq.ring, err = siwring.NewCQ(cq.mem, made.Entries)
+	if cq.mem, err = r.mapRing(made.Key, queue.CQSize(made.Entries)); err == nil {
+		cq.ring, err = queue.NewCQ(cq.mem, made.Entries)
 	}
 	if err != nil {
-		cq.destroy()
+		_ = cq.Destroy()
 		return nil, 0, ringErrno(err)
 	}
-	return cq, int(made.Entries), 0
+	return cq, int(made.Entries), nil
 }
 
 // ringStatus is the status of a completion by siw's numbers, as libsiw tells it.
 var ringStatus = [...]WCStatus{
-	siwring.StatusSuccess:   WCSuccess,
-	siwring.StatusLocLen:    WCLocLenErr,
-	siwring.StatusLocProt:   WCLocProtErr,
-	siwring.StatusLocQPOp:   WCLocQPOpErr,
-	siwring.StatusFlushed:   WCWRFlushErr,
-	siwring.StatusBadResp:   WCBadRespErr,
-	siwring.StatusLocAccess: WCLocAccessErr,
-	siwring.StatusRemAccess: WCRemAccessErr,
-	siwring.StatusRemInvReq: WCRemInvReqErr,
-	siwring.StatusGeneral:   WCGeneralErr,
+	queue.StatusSuccess:   WCSuccess,
+	queue.StatusLocLen:    WCLocLenErr,
+	queue.StatusLocProt:   WCLocProtErr,
+	queue.StatusLocQPOp:   WCLocQPOpErr,
+	queue.StatusFlushed:   WCWRFlushErr,
+	queue.StatusBadResp:   WCBadRespErr,
+	queue.StatusLocAccess: WCLocAccessErr,
+	queue.StatusRemAccess: WCRemAccessErr,
+	queue.StatusRemInvReq: WCRemInvReqErr,
+	queue.StatusGeneral:   WCGeneralErr,
 }
 
 // ringOpcode is the opcode of a completion. That of a send becomes exact in the ledger, which knows
 // the request.
-func ringOpcode(c *siwring.Completion) WCOpcode {
+func ringOpcode(c *queue.Completion) WCOpcode {
 	switch c.Op {
-	case siwring.OpWrite:
+	case queue.OpWrite:
 		return WCRDMAWrite
-	case siwring.OpRead, siwring.OpReadLocalInv:
+	case queue.OpRead, queue.OpReadLocalInv:
 		return WCRDMARead
-	case siwring.OpFetchAdd:
+	case queue.OpFetchAdd:
 		return WCFetchAdd
-	case siwring.OpCmpSwap:
+	case queue.OpCmpSwap:
 		return WCCompSwap
-	case siwring.OpReceive:
-		switch c.Flags & (siwring.FlagImm | siwring.FlagWrote) {
-		case siwring.FlagImm:
+	case queue.OpReceive:
+		switch c.Flags & (queue.FlagImm | queue.FlagWrote) {
+		case queue.FlagImm:
 			return WCRecvImmData
-		case siwring.FlagImm | siwring.FlagWrote:
+		case queue.FlagImm | queue.FlagWrote:
 			return WCRecvRDMAWithImm
 		}
 		return WCRecv
@@ -230,39 +300,45 @@ func ringOpcode(c *siwring.Completion) WCOpcode {
 	return WCSend
 }
 
-// take converts completions.
-func (cq *ringCQ) take(wcs []WC, _ uint) int {
+// Poll converts completions.
+func (cq *ringCQ) Poll(wcs []ibverbs.WC, held *ibverbs.Held) int {
+	if held != nil {
+		defer held.Store(0)
+	}
 	failed := 0
 	for i := range wcs {
-		var c siwring.Completion
+		var c queue.Completion
 		if !cq.ring.Take(&c) {
 			return i | failed
 		}
 		wc := &wcs[i]
-		*wc = WC{ID: c.ID, Status: ringStatus[c.Status], Opcode: ringOpcode(&c), ByteLen: c.Bytes, QPNum: c.QP}
-		if c.Flags&siwring.FlagImm != 0 {
-			wc.Flags, wc.Imm, wc.Imm64 = WCWithImm, uint32(c.Imm>>32), c.Imm
+		*wc = ibverbs.WC{ID: c.ID, Status: uint8(ringStatus[c.Status]), Opcode: uint8(ringOpcode(&c)), ByteLen: c.Bytes,
+			QPNum: c.QP}
+		if c.Flags&queue.FlagImm != 0 {
+			wc.Flags, wc.Imm, wc.Imm64 = uint8(WCWithImm), uint32(c.Imm>>32), c.Imm
 		}
-		if c.Flags&siwring.FlagInv != 0 {
-			wc.Flags, wc.InvalidatedRKey = WCWithInv, c.Key
+		if c.Flags&queue.FlagInv != 0 {
+			wc.Flags, wc.InvalidatedRKey = uint8(WCWithInv), c.Key
 		}
-		if wc.Status != WCSuccess {
-			failed = pollErrors
+		if wc.Status != uint8(WCSuccess) {
+			failed = ibverbs.PollErrors
 		}
 	}
 	return len(wcs) | failed
 }
 
-func (cq *ringCQ) reqNotify(solicitedOnly bool) int {
+// ReqNotify arms the CQ.
+func (cq *ringCQ) ReqNotify(solicitedOnly bool) error {
 	cq.ring.Arm(solicitedOnly)
-	return 0
+	return nil
 }
 
-// resize is refused, as by libsiw.
-func (cq *ringCQ) resize(int) (room, rc int) { return 0, int(syscall.EOPNOTSUPP) }
+// Resize is refused, as by libsiw.
+func (cq *ringCQ) Resize(int) (int, error) { return 0, syscall.EOPNOTSUPP }
 
-func (cq *ringCQ) destroy() int {
-	return ringErrno(errors.Join(uverbs.DestroyCQ(cq.fd, cq.handle), unmap(cq.mem)))
+// Destroy destroys the queue.
+func (cq *ringCQ) Destroy() error {
+	return ringError(errors.Join(uverbs.DestroyCQ(cq.fd, cq.handle), unmap(cq.mem)))
 }
 
 // unmap unmaps a queue, if it is mapped.
@@ -281,33 +357,41 @@ type ringSRQ struct {
 	ringReceives
 }
 
-func (r *ringQueues) createSRQ(pd rawPD, cookie uint64, attr SRQAttr) (deviceSRQ, SRQAttr, int) {
-	handle, has, made, err := uverbs.CreateSRQ[ringMadeSRQ](r.fd, uverbs.SRQConfig{Cookie: cookie, PD: pd.handle(),
-		Attr: uverbs.SRQAttr{MaxWR: uint32(attr.MaxWR), MaxSGE: uint32(attr.MaxSGE), Limit: uint32(attr.SRQLimit)}})
+// CreateSRQ makes a shared receive queue.
+func (pd ringPD) CreateSRQ(cookie uint64, a ibverbs.SRQAttr) (ibverbs.SRQ, ibverbs.SRQAttr, error) {
+	handle, has, made, err := uverbs.CreateSRQ[ringMadeSRQ](pd.r.fd, uverbs.SRQConfig{Cookie: cookie, PD: pd.Handle(),
+		Attr: uverbs.SRQAttr{MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit}})
 	if err != nil {
-		return nil, SRQAttr{}, ringErrno(err)
+		return nil, ibverbs.SRQAttr{}, ringErrno(err)
 	}
-	s := &ringSRQ{fd: r.fd, handle: handle}
-	if s.mem, err = r.mapRing(made.Key, siwring.RQSize(made.Entries)); err == nil {
-		s.ring, err = siwring.NewRQ(s.mem, made.Entries)
+	s := &ringSRQ{fd: pd.r.fd, handle: handle}
+	if s.mem, err = pd.r.mapRing(made.Key, queue.RQSize(made.Entries)); err == nil {
+		s.ring, err = queue.NewRQ(s.mem, made.Entries)
 	}
 	if err != nil {
-		s.destroy()
-		return nil, SRQAttr{}, ringErrno(err)
+		_ = s.Destroy()
+		return nil, ibverbs.SRQAttr{}, ringErrno(err)
 	}
-	return s, SRQAttr{MaxWR: int(has.MaxWR), MaxSGE: int(has.MaxSGE)}, 0
+	return s, ibverbs.SRQAttr{MaxWR: has.MaxWR, MaxSGE: has.MaxSGE}, nil
 }
 
-func (s *ringSRQ) modify(attr SRQAttr, mask SRQAttrMask) int {
-	return ringErrno(uverbs.ModifySRQ(s.fd, s.handle,
-		uverbs.SRQAttr{MaxWR: uint32(attr.MaxWR), Limit: uint32(attr.SRQLimit)}, uint32(mask)))
+// Recv posts a list.
+func (s *ringSRQ) Recv(wrs []ibverbs.Recv, sges []ibverbs.SGE) ibverbs.Posted {
+	return s.post(wrs, sges)
 }
 
-func (s *ringSRQ) query() (SRQAttr, int) {
+// Modify changes size or limit.
+func (s *ringSRQ) Modify(a ibverbs.SRQAttr, mask uint32) error {
+	return ringError(uverbs.ModifySRQ(s.fd, s.handle, uverbs.SRQAttr{MaxWR: a.MaxWR, Limit: a.Limit}, mask))
+}
+
+// Query asks the kernel.
+func (s *ringSRQ) Query() (ibverbs.SRQAttr, error) {
 	a, err := uverbs.QuerySRQ(s.fd, s.handle)
-	return SRQAttr{MaxWR: int(a.MaxWR), MaxSGE: int(a.MaxSGE), SRQLimit: int(a.Limit)}, ringErrno(err)
+	return ibverbs.SRQAttr{MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit}, ringError(err)
 }
 
-func (s *ringSRQ) destroy() int {
-	return ringErrno(errors.Join(uverbs.DestroySRQ(s.fd, s.handle), unmap(s.mem)))
+// Destroy destroys the queue.
+func (s *ringSRQ) Destroy() error {
+	return ringError(errors.Join(uverbs.DestroySRQ(s.fd, s.handle), unmap(s.mem)))
 }

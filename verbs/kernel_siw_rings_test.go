@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/internal/siwring"
+	"github.com/goverbs/goverbs/internal/ibverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 // ringRig has the rings of a QP and of a CQ in memory, whose kernel is the test.
@@ -25,8 +27,17 @@ type ringRig struct {
 	receives ringReceives
 	cq       ringCQ
 	sq, rq   []byte
+	inline   []byte // what elements of inline data name
 	bells    int
 	broken   error
+}
+
+// gather does what a context's Gather does, for elements in r.inline.
+func (r *ringRig) gather(to []byte, from []ibverbs.SGE) {
+	for _, e := range from {
+		off := e.Addr - uint64(mapmem.Address(r.inline))
+		to = to[copy(to, r.inline[off:off+uint64(e.Length)]):]
+	}
 }
 
 func newRingRig(t *testing.T, entries uint32) *ringRig {
@@ -39,22 +50,23 @@ func newRingRig(t *testing.T, entries uint32) *ringRig {
 		return mem
 	}
 	var err error
-	r.sq, r.rq = anonymous(siwring.SQSize(entries)), anonymous(siwring.RQSize(entries))
-	r.sends.ring, err = siwring.NewSQ(r.sq, entries, func() error { r.bells++; return r.broken })
+	r.sq, r.rq = anonymous(queue.SQSize(entries)), anonymous(queue.RQSize(entries))
+	r.sends.ring, err = queue.NewSQ(r.sq, entries, func() error { r.bells++; return r.broken })
 	require.NoError(t, err)
-	r.receives.ring, err = siwring.NewRQ(r.rq, entries)
+	r.sends.gather = r.gather
+	r.receives.ring, err = queue.NewRQ(r.rq, entries)
 	require.NoError(t, err)
-	r.cq.mem = anonymous(siwring.CQSize(entries))
-	r.cq.ring, err = siwring.NewCQ(r.cq.mem, entries)
+	r.cq.mem = anonymous(queue.CQSize(entries))
+	r.cq.ring, err = queue.NewCQ(r.cq.mem, entries)
 	require.NoError(t, err)
 	return r
 }
 
 // post posts requests as the ledger does.
-func (r *ringRig) post(wrs ...SendWR) uint64 {
+func (r *ringRig) post(wrs ...SendWR) ibverbs.Posted {
 	var l sendList
 	l.fill(wrs)
-	return r.sends.send(l.wrs, l.sges, l.ext)
+	return r.sends.Send(l.wrs, l.sges, l.ext, nil)
 }
 
 // entry is an entry of the send queue as <rdma/siw-abi.h> has it, in numbers.
@@ -168,7 +180,8 @@ func two(a, b uint32) uint64 {
 func TestRingInline(t *testing.T) {
 	r := newRingRig(t, 2)
 	data := []byte("0123456789abcdef")
-	at := uint64(addressOf(data))
+	r.inline = data
+	at := uint64(mapmem.Address(data))
 	require.EqualValues(t, 1,
 		r.post(SendWR{Opcode: WRSend, Flags: SendInline,
 			SGL: []SGE{{Addr: at, Length: 10}, {Addr: at + 4, Length: 3}}}))
@@ -187,7 +200,7 @@ func TestRingList(t *testing.T) {
 	write, both := SendWR{Opcode: WRRDMAWrite}, SendWR{Opcode: WRRDMAWriteWithImm}
 	require.EqualValues(t, 2, r.post(write, both))
 	require.Equal(t, 1, r.bells)
-	full := uint64(syscall.ENOMEM) << 32
+	full := ibverbs.Refused(0, syscall.ENOMEM)
 	require.Equal(t, full, r.post(both), "one entry is left")
 	require.Zero(t, r.entry(3).Flags)
 	require.EqualValues(t, 1, r.post(write))
@@ -219,8 +232,8 @@ func TestRingReceives(t *testing.T) {
 	var l recvList
 	l.fill([]RecvWR{{ID: 1, SGL: []SGE{{Addr: 2, Length: 3, LKey: 4}, {Addr: 5, Length: 6, LKey: 7}}}, {ID: 8},
 		{ID: 9}}, 0)
-	full := uint64(syscall.ENOMEM) << 32
-	require.Equal(t, full|2, r.receives.receive(l.wrs, l.sges))
+	full := ibverbs.Refused(0, syscall.ENOMEM)
+	require.Equal(t, full|2, r.receives.post(l.wrs, l.sges))
 	var e struct {
 		ID         uint64
 		Flags      uint16
@@ -236,7 +249,7 @@ func TestRingReceives(t *testing.T) {
 	require.NoError(t, binary.Read(bytes.NewReader(r.rq[112:]), binary.NativeEndian, &e))
 	require.EqualValues(t, 8, e.ID)
 	require.Zero(t, e.NumSGE)
-	require.Equal(t, full, new(ringReceives).receive(l.wrs, l.sges))
+	require.Equal(t, full, new(ringReceives).post(l.wrs, l.sges))
 }
 
 // TestRingCompletions: what siw tells, as libsiw would tell it and more; also what makes no sense.
@@ -265,7 +278,7 @@ func TestRingCompletions(t *testing.T) {
 	complete(0x82, 8, 0, 77, v)
 	complete(0x20, 8, 0, 9, two(11, 99))
 	var wcs [20]WC
-	require.Equal(t, put, r.cq.take(wcs[:], 0))
+	require.Equal(t, put, r.cq.Poll(flatWCs(wcs[:]), nil))
 	for i, want := range []WC{
 		{Opcode: WCRDMAWrite, ByteLen: 9}, {Opcode: WCRDMARead, ByteLen: 9}, {Opcode: WCSend, ByteLen: 9},
 		{Opcode: WCFetchAdd, ByteLen: 8},
@@ -277,15 +290,58 @@ func TestRingCompletions(t *testing.T) {
 		want.ID, want.QPNum = uint64(i+1), 5
 		require.Equal(t, want, wcs[i])
 	}
-	require.Zero(t, r.cq.take(wcs[:], 0))
+	require.Zero(t, r.cq.Poll(flatWCs(wcs[:]), nil))
 	for _, status := range []uint16{7, 4, 10, 0xffff} {
 		complete(0, 255, status, 0, 0)
 	}
-	require.Equal(t, 3|pollErrors, r.cq.take(wcs[:3], 0))
-	require.Equal(t, 1|pollErrors, r.cq.take(wcs[3:], 0))
+	require.Equal(t, 3|ibverbs.PollErrors, r.cq.Poll(flatWCs(wcs[:3]), nil))
+	require.Equal(t, 1|ibverbs.PollErrors, r.cq.Poll(flatWCs(wcs[3:]), nil))
 	for i, want := range []WCStatus{WCRemAccessErr, WCWRFlushErr, WCGeneralErr, WCGeneralErr} {
 		require.Equal(t, want, wcs[i].Status)
 	}
+}
+
+// TestRingHeld: a post and a poll give the caller's lock back.
+func TestRingHeld(t *testing.T) {
+	r := newRingRig(t, 4)
+	q := &ringQP{ringSends: r.sends, ringReceives: r.receives}
+	for name, call := range map[string]func(held *ibverbs.Held){
+		"Send": func(held *ibverbs.Held) { require.EqualValues(t, 1, q.Send(make([]ibverbs.Send, 1), nil, nil, held)) },
+		"Recv": func(held *ibverbs.Held) { require.EqualValues(t, 1, q.Recv(make([]ibverbs.Recv, 1), nil, held)) },
+		"Poll": func(held *ibverbs.Held) { require.Zero(t, r.cq.Poll(make([]ibverbs.WC, 1), held)) },
+	} {
+		var held ibverbs.Held
+		held.Store(1)
+		call(&held)
+		require.Zero(t, held.Load(), name)
+	}
+}
+
+// libraryPD is a PD of the library.
+type libraryPD struct{ ibverbs.PD }
+
+// TestRingRereg: the library gets a PD of its own for a region that moves to another.
+func TestRingRereg(t *testing.T) {
+	for _, to := range []ibverbs.PD{nil, libraryPD{}, ringPD{libraryPD{}, nil}} {
+		lib := &reregMR{}
+		result, err := ringMR{lib}.Rereg(int(ReregPD), to, 0, 0, 0)
+		require.NoError(t, err)
+		require.Equal(t, 7, result)
+		if to != nil {
+			to = libraryPD{}
+		}
+		require.Equal(t, to, lib.pd)
+	}
+}
+
+type reregMR struct {
+	ibverbs.MR
+	pd ibverbs.PD
+}
+
+func (m *reregMR) Rereg(_ int, pd ibverbs.PD, _ uintptr, _ int, _ uint32) (int, error) {
+	m.pd = pd
+	return 7, nil
 }
 
 // TestRingNoSuchSRQ: a completion for the SRQ of a QP that has none, which only the program itself
@@ -307,12 +363,12 @@ func TestRingAlloc(t *testing.T) {
 	var wcs [4]WC
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		l.fill(wrs)
-		r.sends.send(l.wrs, l.sges, l.ext)
+		r.sends.Send(l.wrs, l.sges, l.ext, nil)
 		recvs.fill([]RecvWR{{ID: 1}}, 0)
-		r.receives.receive(recvs.wrs, recvs.sges)
+		r.receives.post(recvs.wrs, recvs.sges)
 		r.cq.mem[8] = ringValid
-		r.cq.take(wcs[:], 0)
-		r.cq.reqNotify(false)
+		r.cq.Poll(flatWCs(wcs[:]), nil)
+		_ = r.cq.ReqNotify(false)
 		r.free()
 	}))
 }

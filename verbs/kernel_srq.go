@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-//go:build linux && cgo && !noibverbs
+//go:build linux
 
 package verbs
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/ibverbs"
+)
 
 // kernelSRQ is a shared receive queue.
 type kernelSRQ struct {
 	ctx    *kernelContext
 	owner  *SRQ
-	c      deviceSRQ
+	c      ibverbs.SRQ
 	cookie uint64
 
 	mu   sync.Mutex // guards what follows
@@ -34,15 +38,14 @@ func (s *kernelSRQ) create(pd *kernelPD, owner *SRQ, attr SRQAttr, target asyncT
 		return SRQAttr{}, err
 	}
 	s.cookie = newCookie(target)
-	var has SRQAttr
-	var rc int
-	if s.c, has, rc = pd.ctx.queues.createSRQ(pd.c, s.cookie,
-		SRQAttr{MaxWR: attr.MaxWR, MaxSGE: attr.MaxSGE}); rc != 0 {
+	c, has, err := pd.c.CreateSRQ(s.cookie, flatSRQAttr(SRQAttr{MaxWR: attr.MaxWR, MaxSGE: attr.MaxSGE}))
+	if err != nil {
 		dropCookie(s.cookie)
 		pd.ctx.counts.srq.remove()
-		return SRQAttr{}, callError("ibv_create_srq", rc)
+		return SRQAttr{}, callError("ibv_create_srq", err)
 	}
-	return SRQAttr{MaxWR: max(has.MaxWR, attr.MaxWR), MaxSGE: max(has.MaxSGE, attr.MaxSGE)}, nil
+	s.c = c
+	return SRQAttr{MaxWR: max(int(has.MaxWR), attr.MaxWR), MaxSGE: max(int(has.MaxSGE), attr.MaxSGE)}, nil
 }
 
 func (s *kernelSRQ) event(ev *AsyncEvent) { ev.SRQ = s.owner }
@@ -60,33 +63,33 @@ func (s *kernelSRQ) PostRecv(wrs []RecvWR) (int, error) {
 
 // hand gives the converted list to the device.
 func (s *kernelSRQ) hand() (int, error) {
-	return postResult("ibv_post_srq_recv", s.c.receive(s.flat.wrs, s.flat.sges))
+	return postResult("ibv_post_srq_recv", s.c.Recv(s.flat.wrs, s.flat.sges))
 }
 
 // Modify changes size or limit.
 func (s *kernelSRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
-	return callError("ibv_modify_srq", s.c.modify(SRQAttr{MaxWR: attr.MaxWR, SRQLimit: attr.SRQLimit}, mask))
+	return callError("ibv_modify_srq", s.c.Modify(flatSRQAttr(SRQAttr{MaxWR: attr.MaxWR, SRQLimit: attr.SRQLimit}), uint32(mask)))
 }
 
 // Query asks the kernel.
 func (s *kernelSRQ) Query() (SRQAttr, error) {
-	attr, rc := s.c.query()
-	return attr, callError("ibv_query_srq", rc)
+	attr, err := s.c.Query()
+	return publicSRQAttr(attr), callError("ibv_query_srq", err)
 }
 
 // Destroy destroys the queue.
 func (s *kernelSRQ) Destroy() error {
-	err := callError("ibv_destroy_srq", s.c.destroy())
+	err := callError("ibv_destroy_srq", s.c.Destroy())
 	dropCookie(s.cookie)
 	s.ctx.async.Sweep()
 	s.ctx.counts.srq.remove()
 	return err
 }
 
-// recvList is a list of receives as C takes it.
+// recvList is a list of receives as the device takes it.
 type recvList struct {
-	wrs  []flatRecv
-	sges []SGE
+	wrs  []ibverbs.Recv
+	sges []ibverbs.SGE
 }
 
 // fill converts wrs. A receive that has fewer than least elements gets others of length 0.
@@ -94,10 +97,10 @@ func (l *recvList) fill(wrs []RecvWR, least int) {
 	l.wrs, l.sges = l.wrs[:0], l.sges[:0]
 	for i := range wrs {
 		n := len(wrs[i].SGL)
-		l.sges = append(l.sges, wrs[i].SGL...)
+		l.sges = append(l.sges, flatSGEs(wrs[i].SGL)...)
 		for ; n < least; n++ {
-			l.sges = append(l.sges, SGE{})
+			l.sges = append(l.sges, ibverbs.SGE{})
 		}
-		l.wrs = append(l.wrs, flatRecv{id: wrs[i].ID, numSGE: uint32(n)})
+		l.wrs = append(l.wrs, ibverbs.Recv{ID: wrs[i].ID, NumSGE: uint32(n)})
 	}
 }

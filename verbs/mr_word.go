@@ -5,6 +5,8 @@ package verbs
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
 // Word returns the 8 bytes of the region at offset off as a number that this program and its peers
@@ -43,7 +45,7 @@ func (m *MR) word(off int) (*atomic.Uint64, error) {
 	case off < 0 || off > len(m.buf)-8:
 		return nil, fmt.Errorf("%w: offset %d length 8 of %d", ErrBounds, off, len(m.buf))
 	}
-	w, ok := wordAt(m.buf[off : off+8])
+	w, ok := mapmem.Word(m.buf[off : off+8])
 	if !ok {
 		return nil, invalid("offset %d: the address of a word is a multiple of 8", off)
 	}

@@ -33,6 +33,8 @@ var apart = []struct {
 		"programs and tests choose the device, not libraries"},
 	{[]string{"internal/iwarp/...", "compat/ibcompat/internal/wire"}, []string{"verbs"},
 		"codecs know no handles"},
+	{[]string{"internal/ibverbs/..."}, []string{"verbs"},
+		"drivers stand below the ordinary code"},
 }
 
 // forTests are packages that only tests and other packages for tests import. So are all whose names

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
+	"github.com/goverbs/goverbs/internal/ibverbs/uverbs"
 	"github.com/goverbs/goverbs/internal/iwarp/ddp"
-	"github.com/goverbs/goverbs/internal/siwring"
-	"github.com/goverbs/goverbs/internal/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -38,9 +38,9 @@ type ownQP struct {
 	fd             int
 	handle         uint32
 	contract       uint32 // the module's response
-	sends          *siwring.SQ
-	receives       *siwring.RQ
-	sent, received *siwring.CQ
+	sends          *queue.SQ
+	receives       *queue.RQ
+	sent, received *queue.CQ
 }
 
 // descriptors returns the descriptors with which this process has devices open.
@@ -75,14 +75,14 @@ func ownRings(t *testing.T, asked uint32, sends, receives uint32) *ownQP {
 		t.Cleanup(func() { assert.NoError(t, unix.Munmap(mem)) })
 		return mem
 	}
-	completions := func(entries uint32) (uint32, *siwring.CQ) {
+	completions := func(entries uint32) (uint32, *queue.CQ) {
 		handle, _, made, err := uverbs.CreateCQ[struct {
 			ID, Entries uint32
 			Key         uint64
 		}](q.fd, uverbs.CQConfig{CQE: entries, Channel: -1})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, uverbs.DestroyCQ(q.fd, handle)) })
-		cq, err := siwring.NewCQ(mapped(made.Key, siwring.CQSize(made.Entries)), made.Entries)
+		cq, err := queue.NewCQ(mapped(made.Key, queue.CQSize(made.Entries)), made.Entries)
 		require.NoError(t, err)
 		return handle, cq
 	}
@@ -102,9 +102,9 @@ func ownRings(t *testing.T, asked uint32, sends, receives uint32) *ownQP {
 	q.contract = made.Contract
 	bell := uverbs.NewDoorbell(q.fd, q.handle)
 	t.Cleanup(bell.Close)
-	q.sends, err = siwring.NewSQ(mapped(made.SendKey, siwring.SQSize(made.SendEntries)), made.SendEntries, bell.Ring)
+	q.sends, err = queue.NewSQ(mapped(made.SendKey, queue.SQSize(made.SendEntries)), made.SendEntries, bell.Ring)
 	require.NoError(t, err)
-	q.receives, err = siwring.NewRQ(mapped(made.RecvKey, siwring.RQSize(made.RecvEntries)), made.RecvEntries)
+	q.receives, err = queue.NewRQ(mapped(made.RecvKey, queue.RQSize(made.RecvEntries)), made.RecvEntries)
 	require.NoError(t, err)
 	return q
 }
@@ -161,16 +161,16 @@ func TestModuleFlushes(t *testing.T) {
 			require.NotNil(t, s)
 			require.NotNil(t, r)
 			s.ID, r.ID = id, n64+id
-			q.sends.Put(siwring.OpSend, 0, 0)
+			q.sends.Put(queue.OpSend, 0, 0)
 			q.receives.Put(0)
 		}
 		require.NoError(t, q.sends.Tell())
-		for what, c := range map[uint64]*siwring.CQ{0: q.sent, n64: q.received} {
-			var wc siwring.Completion
+		for what, c := range map[uint64]*queue.CQ{0: q.sent, n64: q.received} {
+			var wc queue.Completion
 			for id := range uint64(n) {
 				require.True(t, c.Take(&wc), "%d of %d", id, n)
 				require.Equal(t, what+id, wc.ID)
-				require.Equal(t, siwring.StatusFlushed, wc.Status)
+				require.Equal(t, queue.StatusFlushed, wc.Status)
 			}
 			require.False(t, c.Take(&wc))
 		}

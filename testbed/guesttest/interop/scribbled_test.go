@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/ext"
-	"github.com/goverbs/goverbs/internal/uverbs"
+	"github.com/goverbs/goverbs/internal/ibverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 

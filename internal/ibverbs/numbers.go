@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package ibverbs
+
+// The numbers of the headers that code below package verbs needs; a test there compares them with
+// the public ones.
+
+// States of a QP, ibv_qp_state.
+const (
+	StateReset = 0
+	StateInit  = 1
+	StateRTR   = 2
+	StateRTS   = 3
+	StateErr   = 6
+)
+
+// Fields of a QPAttr, ibv_qp_attr_mask.
+const (
+	AttrState       = 1 << 0
+	AttrAccessFlags = 1 << 3
+	AttrDestQPN     = 1 << 20
+)
+
+// Opcodes of sends, ibv_wr_opcode.
+const (
+	OpWrite    = 0
+	OpWriteImm = 1
+	OpSend     = 2
+	OpSendImm  = 3
+	OpRead     = 4
+)
+
+// Flags of sends, ibv_send_flags.
+const (
+	FlagSignaled  = 1 << 1
+	FlagSolicited = 1 << 2
+	FlagInline    = 1 << 3
+)
+
+// Statuses of completions, ibv_wc_status.
+const (
+	Success      = 0
+	LocLenErr    = 1
+	LocQPOpErr   = 2
+	LocProtErr   = 4
+	Flushed      = 5
+	RemInvReqErr = 9
+	RemAccessErr = 10
+)
+
+// Opcodes of completions, ibv_wc_opcode.
+const (
+	WCSend        = 0
+	WCWrite       = 1
+	WCRead        = 2
+	WCRecv        = 1 << 7
+	WCRecvWithImm = WCRecv + 1 // of a Write
+)
+
+// WCWithImm is the flag of a completion with an immediate, of ibv_wc_flags.
+const WCWithImm = 1 << 1
+
+// Rights on memory, ibv_access_flags.
+const (
+	AccessLocalWrite  = 1 << 0
+	AccessRemoteWrite = 1 << 1
+	AccessRemoteRead  = 1 << 2
+)
+
+// Asynchronous events, ibv_event_type.
+const (
+	EventCQErr       = 0
+	EventQPAccessErr = 3
+)
