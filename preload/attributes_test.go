@@ -21,7 +21,7 @@ import (
 // TestDescribe: each attribute of a device and of its port is in C what it is in Go, but for those
 // that C programs take for broken if they are 0.
 func TestDescribe(t *testing.T) {
-	for _, name := range []string{"usiw0", usiw.PlainName, "ib:usiw0"} {
+	for _, name := range []string{"usiw0", "usiw0-plain", "ib:usiw0"} {
 		code, got := program(t, "describe", runenv.Device+"="+name)
 		require.Zero(t, code, got)
 		cfg, _, err := config(func(option string) string { return map[string]string{runenv.Device: name}[option] })

@@ -197,7 +197,7 @@ var together = []verbs.OpSet{
 // fill checks cfg and returns it with the defaults filled in.
 func (cfg Config) fill() (Config, error) {
 	bad := func(field string, v any, want string) error {
-		return fmt.Errorf("uusiw: Config.%s: %v is not %s: %w", field, v, want, verbs.ErrInvalid)
+		return fmt.Errorf("usiw: Config.%s: %v is not %s: %w", field, v, want, verbs.ErrInvalid)
 	}
 	for _, f := range []struct {
 		name           string

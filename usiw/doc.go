@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package siw is a complete iWARP RNIC in user space: MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and
+// Package usiw is a complete iWARP RNIC in user space: MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and
 // RDMAP (RFC 5040) over TCP, with the atomic operations and Immediate Data of RFC 7306. It needs no
 // kernel module, no privileges and no cgo, and speaks the wire protocol of Linux's siw driver and
 // of iWARP hardware.
@@ -14,9 +14,12 @@
 //	defer nic.Close()
 //	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
 //
-// [Register] makes a NIC that verbs.Devices lists too, by default as usiw0, so that a program can
-// choose between it and the devices of the kernel by name. Importing the package makes no NIC. One
-// NIC is enough for a process. Several are of use in tests, or with different configurations:
+// A program that chooses between a NIC and the devices of the kernel by name imports this package
+// for its effect only. verbs.DeviceByName then makes a NIC when it is first asked for one: usiw0,
+// or usiw0-plain, which lacks RFC 7306 and so has neither atomics nor immediate data. Importing the
+// package makes no NIC. [Register] adds a NIC of another name or configuration to verbs.Devices.
+//
+// One NIC is enough for a process. Several are of use in tests, or with different configurations:
 // [Config] has the local address, CRC and MPA revision, limits, time-outs, and the operations that
 // the NIC does not have. Every field has a default.
 //

@@ -90,7 +90,7 @@ func (s *nameSet) take(name string) (string, error) {
 	}
 	for i := 0; name == "" || s.set[name]; i++ {
 		if name != "" && i == 0 {
-			return "", fmt.Errorf("uusiw: Config.Name: %q is in use: %w", name, verbs.ErrInvalid)
+			return "", fmt.Errorf("usiw: Config.Name: %q is in use: %w", name, verbs.ErrInvalid)
 		}
 		if candidate := "usiw" + strconv.Itoa(i); !s.set[candidate] {
 			name = candidate

@@ -45,10 +45,11 @@ type Config struct {
 
 const defaultAsyncQLen = 16
 
-// Open opens the device of a name, "ib:usiw0" for example (dat_ia_open). "ib:" may be left out. A
-// user-space RNIC must have been registered by usiw.Register. Open makes the IA's asynchronous EVD,
-// which [IA.Query] returns. The caller closes the IA. The error is [ProviderNotFound] if there is
-// no such device, and [ModelNotSupported] if it cannot have the semantics of InfiniBand.
+// Open opens the device of a name, "ib:usiw0" for example (dat_ia_open), which verbs.DeviceByName
+// knows; a program that uses the user-space RNIC imports package usiw. "ib:" may be left out. Open
+// makes the IA's asynchronous EVD, which [IA.Query] returns. The caller closes the IA. The error is
+// [ProviderNotFound] if there is no such device, and [ModelNotSupported] if it cannot have the
+// semantics of InfiniBand.
 func Open(name string, cfg Config) (*IA, error) {
 	const call = "Open"
 	qlen := cfg.AsyncQLen
@@ -64,7 +65,7 @@ func Open(name string, cfg Config) (*IA, error) {
 		if !strings.HasPrefix(name, ibcompat.Prefix) {
 			name = ibcompat.Prefix + name
 		}
-		if dev, err = ibcompat.DeviceByName(name, ibcompat.Config{}); err != nil {
+		if dev, err = verbs.DeviceByName(name); err != nil {
 			return nil, below(call, ResourceDevice, err)
 		}
 	}

@@ -4,9 +4,11 @@
 // atomics: plain and masked FetchAdd and CmpSwap of 64 bits. A program uses the device "ib:NAME"
 // with the ordinary handles of packages verbs, cm and ext; nothing else of it changes:
 //
-//	dev, err := verbs.DeviceByName("rxe0")
-//	dev, err = ibcompat.Wrap(dev, ibcompat.Config{})
+//	dev, err := verbs.DeviceByName("ib:rxe0")
 //	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
+//
+// A program that needs nothing else of this package imports it for its effect. [Wrap] wraps a
+// device that is not registered, or with a [Config].
 //
 // docs/semantics.md says for each operation how it is done, and what cannot be hidden. Devices of
 // InfiniBand, RoCE and iWARP can be wrapped. For others Wrap returns a [TransportError].

@@ -22,19 +22,12 @@ import (
 // know: it counts in two halves of a word of the server, and tells it by a Send with immediate that
 // it has done so.
 func Example() {
-	const name = "ib:" + usiw.PlainName
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	nic, err := usiw.Register(usiw.ForDevice(name))
+	dev, err := verbs.DeviceByName("ib:usiw0-plain")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer nic.Close()
-	dev, err := ibcompat.DeviceByName(name, ibcompat.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer dev.CloseShared()
 	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Device: dev})
 	if err != nil {
 		log.Fatal(err)

@@ -6,11 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goverbs/goverbs/usiw"
 )
 
 // Messages are all that this example needs, so it runs on an RNIC without RFC 7306 too.
 func TestPlain(t *testing.T) {
-	require.NoError(t, run(t.Context(), usiw.PlainName, "127.0.0.1:0"))
+	require.NoError(t, run(t.Context(), "usiw0-plain", "127.0.0.1:0"))
 }

@@ -8,23 +8,20 @@ import (
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/usiw" // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// openDevice returns the device of a name, and what closes it. It has been tried whether the device
-// can be opened. A name that no device has is wrong usage.
-func openDevice(name string) (dev *verbs.Device, closeDevice func() error, err error) {
+// findDevice returns the device of a name. It has been tried whether the device can be opened. A
+// name that no device has is wrong usage.
+func findDevice(name string) (dev *verbs.Device, err error) {
 	if strings.HasPrefix(name, ibcompat.Prefix) {
-		return nil, nil, usage("--device %q: rsockets run on the device below it (%s)", name,
+		return nil, usage("--device %q: rsockets run on the device below it (%s)", name,
 			strings.TrimPrefix(name, ibcompat.Prefix))
 	}
-	nic, err := usiw.Register(usiw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return nil, nil, err
-	}
-	if name == "auto" {
-		return cm.Auto, nic.Close, nil
+	if name == "auto" { // the address chooses; usiw0 if it is that of no device of the kernel
+		_, err := verbs.DeviceByName("usiw0")
+		return cm.Auto, err
 	}
 	if dev, err = verbs.DeviceByName(name); err == nil {
 		err = tryDevice(dev)
@@ -32,10 +29,7 @@ func openDevice(name string) (dev *verbs.Device, closeDevice func() error, err e
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
 		err = usage("--device %q: %v", name, op.Err)
 	}
-	if err != nil {
-		return nil, nil, errors.Join(err, nic.Close())
-	}
-	return dev, nic.Close, nil
+	return dev, err
 }
 
 // tryDevice opens a device and closes it.

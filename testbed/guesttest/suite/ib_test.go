@@ -111,7 +111,11 @@ func ibFabric(t *testing.T, column string) verbstest.Fabric {
 		case "rxe0", "siw0":
 			in[name] = kernel(t, below)
 		default:
-			nic, err := usiw.New(usiw.ForDevice(below))
+			cfg := usiw.Config{Name: below}
+			if below == "usiw0-plain" {
+				cfg.Without = ext.Operations
+			}
+			nic, err := usiw.New(cfg)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) })
 			in[name] = nic.Device()

@@ -72,7 +72,7 @@ func TestCompletion(t *testing.T) {
 		}
 		require.Equal(t, c.directive, directive, c.line)
 	}
-	require.Contains(t, execute(t, "__complete", "demo", "--device", "usiw").stdout, "usiw0\tsiw, iWARP\n")
+	require.Contains(t, execute(t, "__complete", "demo", "--device", "usiw").stdout, "usiw0\tusiw, iWARP\n")
 }
 
 // TestCompletionScripts: each shell has a script of its own, which begins as the shell wants it.
