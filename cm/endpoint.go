@@ -19,7 +19,7 @@ import (
 // Endpoint is a connection with everything that it needs (rdma_create_ep(3)): PD, CQ, QP, memory
 // and receives, of its own or of the caller's. One call dials or accepts it:
 //
-//	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{Memory: 4096})
+//	ep, err := cm.Dial(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{Memory: 4096})
 //	defer ep.Close()
 //	sge, err := ep.MR().SGE(0, copy(ep.MR().Bytes(), "hello"))
 //	_, err = ep.Do(ctx, verbs.Write(remote, sge))
@@ -181,15 +181,15 @@ const (
 	DefaultMessages = 16
 )
 
-// DialEndpoint connects to address, "host:port" ([Resolve] and [ID.Connect]). The caller closes the
+// Dial connects to address, "host:port" ([Resolve] and [ID.Connect]). The caller closes the
 // endpoint. After an error nothing is left open.
 //
-// librdmacm can choose a local port that the TCP of kernel siw finds in use. Then DialEndpoint
+// librdmacm can choose a local port that the TCP of kernel siw finds in use. Then Dial
 // tries again, unless cfg.Source has a port or the QP is the caller's.
-func DialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
-	const op = "DialEndpoint"
+func Dial(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
+	const op = "Dial"
 	for tries := 1; ; tries++ {
-		ep, err := dialEndpoint(ctx, address, cfg, ecfg)
+		ep, err := dial(ctx, address, cfg, ecfg)
 		if err == nil {
 			return ep, nil
 		}
@@ -202,7 +202,7 @@ func DialEndpoint(ctx context.Context, address string, cfg Config, ecfg Endpoint
 // dialTries is how often a connection is tried from different ports.
 const dialTries = 8
 
-func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
+func dial(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
 	id, err := Resolve(ctx, address, cfg)
 	if err != nil {
 		return nil, err

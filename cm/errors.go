@@ -51,7 +51,7 @@ func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 // PortTaken reports whether a Connect failed because its local port is in use, so that another
 // attempt, with a new ID, can succeed: librdmacm chooses a port without asking the TCP of the
 // kernel, which kernel siw needs. A QP of a device of the kernel is still in INIT and can be used
-// again. [DialEndpoint] tries again by itself.
+// again. [Dial] tries again by itself.
 func PortTaken(err error) bool {
 	var op *OpError
 	return errors.As(err, &op) && op.Op == "Connect" && portInUse(op.Err)

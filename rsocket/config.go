@@ -36,11 +36,11 @@ const (
 )
 
 // Config has what dialled and accepted connections have in common. The zero value of every field
-// but Device is its default.
+// is its default.
 type Config struct {
-	// Device is the device, or cm.Auto, with which the address chooses it. Without one, and without
-	// a Context, calls fail with verbs.ErrNoDevice. Devices ib:NAME of package compat/ibcompat are
-	// refused: they need the private data of a connection for themselves.
+	// Device is the device. Without one, and without a Context, the address chooses, as of
+	// cm.Config. Devices ib:NAME of package compat/ibcompat are refused: they need the private data
+	// of a connection for themselves.
 	Device *verbs.Device
 	// Context is an open context of the device for the objects of the connections (nil = the
 	// device's shared one).

@@ -13,10 +13,10 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// Dial connects to "host:port" over the device that the address chooses (cm.Auto), with the
+// Dial connects to "host:port" over the device that the address chooses, with the
 // defaults of a Config.
 func Dial(address string) (*Conn, error) {
-	d := Dialer{Config: Config{Device: cm.Auto}}
+	d := Dialer{}
 	return d.dial(context.Background(), "tcp", address)
 }
 

@@ -20,7 +20,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer nic.Close()
-	cfg := rsocket.Config{Device: nic.Device()} // or cm.Auto, or a device of the kernel
+	cfg := rsocket.Config{Device: nic.Device()} // or a device of the kernel; without one the address chooses
 
 	ln, err := (&rsocket.ListenConfig{Config: cfg}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

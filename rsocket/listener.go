@@ -39,10 +39,10 @@ type Listener struct {
 	setups   setups
 }
 
-// Listen listens on "host:port" on all devices that have the address (cm.Auto), with the defaults
+// Listen listens on "host:port" on all devices that have the address, with the defaults
 // of a Config.
 func Listen(address string) (*Listener, error) {
-	lc := ListenConfig{Config: Config{Device: cm.Auto}}
+	lc := ListenConfig{}
 	return lc.Listen(context.Background(), "tcp", address)
 }
 

@@ -12,7 +12,7 @@
 //
 //	nic, err := usiw.New(usiw.Config{})
 //	defer nic.Close()
-//	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
+//	ep, err := cm.Dial(ctx, "host:7306", cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
 //
 // A program that chooses between a NIC and the devices of the kernel by name imports this package
 // for its effect only. verbs.DeviceByName then makes a NIC when it is first asked for one: usiw0,

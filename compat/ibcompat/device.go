@@ -88,9 +88,8 @@ func (e *TransportError) Error() string {
 func (e *TransportError) Is(target error) bool { return target == verbs.ErrNotSupported }
 
 // Wrap returns the device "ib:NAME" over the device NAME, which is not registered. It is closed
-// with the inner device. The error Is verbs.ErrNoDevice for a Device that no provider made, cm.Auto
-// included; it is a *[TransportError] for devices that are neither of InfiniBand or RoCE nor of
-// iWARP.
+// with the inner device. The error Is verbs.ErrNoDevice for a Device that no provider made; it is a
+// *[TransportError] for devices that are neither of InfiniBand or RoCE nor of iWARP.
 func Wrap(dev *verbs.Device, cfg Config) (*verbs.Device, error) {
 	if dev.Name() == "" {
 		return nil, fmt.Errorf("ibcompat: %w: %v cannot be wrapped", verbs.ErrNoDevice, dev)

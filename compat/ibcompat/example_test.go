@@ -69,7 +69,7 @@ func serve(ctx context.Context, ln *cm.Listener) error {
 // count adds 3 to the upper half of the word, and four times 1 to the lower one, which never
 // carries into the upper.
 func count(ctx context.Context, address string, dev *verbs.Device) error {
-	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
+	ep, err := cm.Dial(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func upper(request []byte) []byte { return []byte(strings.ToUpper(string(request
 
 // dial connects a client.
 func dial(ctx context.Context, address string, dev *verbs.Device) (*cm.Endpoint, error) {
-	return cm.DialEndpoint(ctx, address, cm.Config{Device: dev},
+	return cm.Dial(ctx, address, cm.Config{Device: dev},
 		cm.EndpointConfig{Messages: 1, MessageSize: messageSize})
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	_ "github.com/goverbs/goverbs/usiw" // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
@@ -21,7 +20,7 @@ func findDevice(name string) (dev *verbs.Device, err error) {
 	}
 	if name == "auto" { // the address chooses; usiw0 if it is that of no device of the kernel
 		_, err := verbs.DeviceByName("usiw0")
-		return cm.Auto, err
+		return nil, err
 	}
 	if dev, err = verbs.DeviceByName(name); err == nil {
 		err = tryDevice(dev)

@@ -120,7 +120,7 @@ func serve(ctx context.Context, ln *cm.Listener, pd *verbs.PD, word *verbs.MR) e
 
 // draw connects and draws numbers.
 func draw(ctx context.Context, address string, dev *verbs.Device, got func(n uint64) error) error {
-	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
+	ep, err := cm.Dial(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
 	if err != nil {
 		return err
 	}

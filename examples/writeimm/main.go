@@ -74,7 +74,7 @@ func receive(ctx context.Context, ln *cm.Listener) error {
 
 // write connects and writes text to the memory of the peer.
 func write(ctx context.Context, address string, cfg cm.Config, text string) error {
-	ep, err := cm.DialEndpoint(ctx, address, cfg, cm.EndpointConfig{Memory: 4096})
+	ep, err := cm.Dial(ctx, address, cfg, cm.EndpointConfig{Memory: 4096})
 	if err != nil {
 		return err
 	}

@@ -59,11 +59,11 @@ func NICConfig(device string) usiw.Config {
 	return usiw.Config{Name: Plain, Without: ext.Operations}
 }
 
-// Choose returns the device of a name, the inverse of Name. For an unknown name the error Is
-// verbs.ErrNoDevice and lists the devices that are present.
+// Choose returns the device of a name, the inverse of Name: nil for Auto. For an unknown name the
+// error Is verbs.ErrNoDevice and lists the devices that are present.
 func Choose(name string) (*verbs.Device, error) {
 	if name == Auto {
-		return cm.Auto, nil
+		return nil, nil
 	}
 	return verbs.DeviceByName(name)
 }
@@ -93,7 +93,7 @@ func Names(nic *verbs.Device) []Named {
 
 // Name returns the name by which Choose finds a device.
 func Name(dev *verbs.Device) string {
-	if dev == cm.Auto {
+	if dev == nil {
 		return Auto
 	}
 	return dev.Name()
