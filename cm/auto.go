@@ -36,9 +36,9 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 	} else if ctx.Err() != nil || errors.Is(cause, syscall.EADDRINUSE) {
 		return cause
 	}
-	for _, d := range devices {
+	for i, d := range devices {
 		p, ok := verbs.Ability[Provider](d.Provider())
-		if !ok {
+		if !ok || wraps(d, devices[:i]) {
 			continue
 		}
 		vctx, err := d.SharedContext()
@@ -52,8 +52,8 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 				continue
 			}
 		}
-		// The port may be in use: by an iWARP device of the kernel, by the first of several NICs,
-		// or by the device that this one wraps.
+		// The port may be in use: by an iWARP device of the kernel, or by the first of several
+		// NICs.
 		if len(m.parts) > 0 && errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, verbs.ErrNotSupported) {
 			continue
 		}

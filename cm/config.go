@@ -10,16 +10,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Auto, as Config.Device, lets the address choose the device. Resolve takes the RDMA device of the
-// kernel that has the route to the address, or else the first registered user-space NIC. A listener
-// listens on several devices: on those of the kernel that have the address, and on every registered
-// NIC; see [Listener.Devices].
-var Auto = new(verbs.Device)
-
 // Config selects the device of a connection or listener, and how it connects.
 type Config struct {
-	// Device is the device, or Auto. Without one, and without a Context, the call fails with
-	// verbs.ErrNoDevice.
+	// Device is the device. Without one, and without a Context, the address chooses: Resolve takes
+	// the RDMA device of the kernel that has the route to the address, or else the first registered
+	// user-space NIC. A listener listens on several devices: on those of the kernel that have the
+	// address, and on every registered NIC; see [Listener.Devices]. If no device is found, the
+	// error Is verbs.ErrNoDevice.
 	Device *verbs.Device
 	// Context is an open context of the device for the objects of the connection (nil = the
 	// device's shared one).
@@ -56,7 +53,7 @@ type Config struct {
 }
 
 // isAuto reports whether the address chooses the device.
-func (cfg *Config) isAuto() bool { return cfg.Device == Auto && cfg.Context == nil }
+func (cfg *Config) isAuto() bool { return cfg.Device == nil && cfg.Context == nil }
 
 // fill sets defaults and checks the fields that do not depend on the device.
 func (cfg *Config) fill() error {
@@ -80,14 +77,12 @@ func (cfg *Config) fill() error {
 // choose completes Device and Context, and returns the Provider of the connections.
 func (cfg *Config) choose() (Provider, error) {
 	switch {
-	case cfg.Context == nil && cfg.Device == nil:
-		return nil, fmt.Errorf("%w: Config names neither Device nor Context (cm.Auto chooses one)", verbs.ErrNoDevice)
 	case cfg.Context == nil:
 		var err error
 		if cfg.Context, err = cfg.Device.SharedContext(); err != nil {
 			return nil, err
 		}
-	case cfg.Device != nil && cfg.Device != Auto && cfg.Device != cfg.Context.Device():
+	case cfg.Device != nil && cfg.Device != cfg.Context.Device():
 		return nil, fmt.Errorf("%w: Config.Context is of another device than Config.Device", verbs.ErrForeign)
 	}
 	cfg.Device = cfg.Context.Device()

@@ -5,7 +5,7 @@
 //
 // An [Endpoint] is a connection with everything that it needs: one call dials or accepts it.
 //
-//	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{})
+//	ep, err := cm.Dial(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{})
 //	err = ep.Send(ctx, []byte("hello"))
 //	wc, err := ep.Recv(ctx, buf)    // buf[:wc.ByteLen] is the answer
 //	err = ep.Shutdown(ctx)
@@ -58,7 +58,7 @@
 // Meanwhile the thread gets no signals, which would end that connection. When such a Connect is
 // given up, its thread waits until TCP succeeds or gives up too. On iWARP devices of the kernel a
 // QP whose connection has failed or ended cannot be used for another one; on InfiniBand and RoCE
-// devices it can be reset. With [Auto] as the device, the address chooses the device.
+// devices it can be reset. In a Config without a device, the address chooses the device.
 //
 // UD QPs have no connections. An ID of [PortSpaceUDP] looks up the QP at a port, see [ID.Datagram],
 // and joins multicast groups, see [ID.JoinMulticast]. Its peer is not notified when it is closed.

@@ -19,7 +19,7 @@ import (
 // Endpoint is a connection with everything that it needs (rdma_create_ep(3)): PD, CQ, QP, memory
 // and receives, of its own or of the caller's. One call dials or accepts it:
 //
-//	ep, err := cm.DialEndpoint(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{Memory: 4096})
+//	ep, err := cm.Dial(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{Memory: 4096})
 //	defer ep.Close()
 //	sge, err := ep.MR().SGE(0, copy(ep.MR().Bytes(), "hello"))
 //	_, err = ep.Do(ctx, verbs.Write(remote, sge))
@@ -181,14 +181,14 @@ const (
 	DefaultMessages = 16
 )
 
-// DialEndpoint connects to address, "host:port" ([Resolve] and [ID.Connect]). The caller closes the
+// Dial connects to address, "host:port" ([Resolve] and [ID.Connect]). The caller closes the
 // endpoint. After an error nothing is left open.
-func DialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
-	ep, err := dialEndpoint(ctx, address, cfg, ecfg)
-	return ep, opError("DialEndpoint", address, err)
+func Dial(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
+	ep, err := dial(ctx, address, cfg, ecfg)
+	return ep, opError("Dial", address, err)
 }
 
-func dialEndpoint(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
+func dial(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) (*Endpoint, error) {
 	id, err := Resolve(ctx, address, cfg)
 	if err != nil {
 		return nil, err

@@ -205,7 +205,7 @@ func TestShutdownBothPeers(t *testing.T) {
 			ep, err := ln.AcceptEndpoint(ctx, passive)
 			done <- errors.Join(err, ep.Close())
 		}()
-		ep, dialled := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, active)
+		ep, dialled := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: dev}, active)
 		return errors.Join(dialled, ep.Close()), <-done
 	}
 	dialled, accepted := try(cm.EndpointConfig{}, both)
@@ -235,7 +235,7 @@ func TestShutdownBothPeers(t *testing.T) {
 		}
 		ended <- errors.Join(err, ep.Close())
 	}()
-	ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev},
+	ep, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: dev},
 		cm.EndpointConfig{NoCredits: true, Param: cm.ConnParam{PrivateData: wrong}})
 	require.NoError(t, err)
 	require.Error(t, <-ended)

@@ -343,7 +343,7 @@ func TestEndpointOfCaller(t *testing.T) {
 		}
 		stop()
 		require.ErrorIs(t, <-ran, context.Canceled)
-		_, err = cm.DialEndpoint(ctx, "127.0.0.1:1", cm.Config{Device: dev},
+		_, err = cm.Dial(ctx, "127.0.0.1:1", cm.Config{Device: dev},
 			cm.EndpointConfig{Dispatcher: d, Cap: verbs.QPCap{MaxSendWR: 60}})
 		require.ErrorIs(t, err, verbs.ErrLimit, "20 for the QP, 15 for each of the others, 16 for messages")
 		require.NoError(t, errors.Join(a.Close(), b.Close(), c.Close(), e.Close()))
@@ -361,7 +361,7 @@ func TestEndpointOfCaller(t *testing.T) {
 	require.NoError(t, err)
 	for _, cfg := range []cm.EndpointConfig{{PD: opd}, {QP: qp}, {MR: mr}, {Offer: true}, {Memory: -1}, {Messages: -2},
 		{MessageSize: -1}, {Messages: 5, Cap: verbs.QPCap{MaxRecvWR: 4}}} {
-		ep, err := cm.DialEndpoint(ctx, "127.0.0.1:1", cm.Config{Device: dev}, cfg)
+		ep, err := cm.Dial(ctx, "127.0.0.1:1", cm.Config{Device: dev}, cfg)
 		require.Error(t, err, "%v", cfg)
 		require.Nil(t, ep)
 	}
@@ -381,7 +381,7 @@ func TestEndpointRejected(t *testing.T) {
 			cm.EndpointConfig{Prepare: func(*cm.Endpoint, *cm.ConnParam) error { return mistake }})
 		accepted <- err
 	}()
-	_, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, cm.EndpointConfig{})
+	_, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: dev}, cm.EndpointConfig{})
 	require.ErrorIs(t, err, cm.ErrRejected)
 	require.ErrorIs(t, <-accepted, mistake)
 	short, cancel := context.WithTimeout(ctx, time.Millisecond)

@@ -50,7 +50,7 @@ func TestEndpointCache(t *testing.T) {
 	}
 	for i := range clients {
 		group.Go(func() (err error) {
-			ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev},
+			ep, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: dev},
 				cm.EndpointConfig{Memory: size, Messages: cm.None})
 			if err != nil {
 				return err

@@ -59,7 +59,7 @@ func endpoints(t testing.TB, dev *verbs.Device, active, passive cm.EndpointConfi
 		b, err = ln.AcceptEndpoint(ctx, passive)
 		accepted <- err
 	}()
-	a, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: dev}, active)
+	a, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: dev}, active)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close()) })
 	require.NoError(t, <-accepted)

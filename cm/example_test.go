@@ -42,7 +42,7 @@ func serve(ctx context.Context, ln *cm.Listener) error {
 
 // call sends a message and prints the answer.
 func call(ctx context.Context, address string, dev *verbs.Device) error {
-	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{})
+	ep, err := cm.Dial(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{})
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func ExamplePendingError() {
 	defer ln.Close()
 	served := make(chan error)
 	go func() { served <- serve(ctx, ln) }()
-	ep, err := cm.DialEndpoint(ctx, "server:7306", cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
+	ep, err := cm.Dial(ctx, "server:7306", cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -372,21 +372,3 @@ func (id *ID) Abort() error {
 	<-id.ended
 	return err
 }
-
-// Dial resolves address, lets newQP make a QP on id.Context(), and connects it. newQP may post
-// receives after id.BindQP. If the connection fails, the ID is closed and the QP closed too.
-func Dial(ctx context.Context, address string, cfg Config, newQP func(id *ID) (*verbs.QP, error),
-	param ConnParam) (*ID, error) {
-	id, err := Resolve(ctx, address, cfg)
-	if err != nil {
-		return nil, err
-	}
-	qp, err := newQP(id)
-	if err != nil {
-		return nil, and(err, id.Close())
-	}
-	if err := id.Connect(ctx, qp, param); err != nil {
-		return nil, and(err, errors.Join(id.Close(), qp.Close()))
-	}
-	return id, nil
-}

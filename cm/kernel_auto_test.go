@@ -34,7 +34,7 @@ func register(t *testing.T, network usiw.Network) *verbs.Device {
 	return nic.Device()
 }
 
-// auto is a test of cm.Auto over the kernel's devices.
+// auto is a test of an address that chooses among the kernel's devices.
 func auto(t *testing.T) {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -48,7 +48,7 @@ func auto(t *testing.T) {
 // ask requests a connection with a new QP.
 func ask(t *testing.T, address string) <-chan error {
 	t.Helper()
-	id, err := cm.Resolve(soon(t), address, cm.Config{Device: cm.Auto})
+	id, err := cm.Resolve(soon(t), address, cm.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, id.Close()) })
 	qp := newQP(t, id.Context(), 0)
@@ -64,7 +64,7 @@ func TestAutoWithNIC(t *testing.T) {
 	auto(t)
 	wire := usiwtest.NewWire()
 	nics := []*verbs.Device{register(t, wire), register(t, usiwtest.NewWire())}
-	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	require.Equal(t, append([]*verbs.Device{device(t, "fake0"), device(t, "fake1")}, nics...), ln.Devices())
@@ -95,7 +95,7 @@ func TestAutoWithNIC(t *testing.T) {
 func TestAutoCloses(t *testing.T) {
 	auto(t)
 	nic := register(t, usiwtest.NewWire())
-	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	require.Contains(t, ln.Devices(), nic)
@@ -125,7 +125,7 @@ func TestAutoCloses(t *testing.T) {
 func TestAutoListensOnAnAddress(t *testing.T) {
 	auto(t)
 	for _, f := range fakes {
-		ln, err := cm.Listen(soon(t), net.JoinHostPort(f.ip, "0"), cm.Config{Device: cm.Auto})
+		ln, err := cm.Listen(soon(t), net.JoinHostPort(f.ip, "0"), cm.Config{})
 		require.NoError(t, err)
 		require.Equal(t, []*verbs.Device{device(t, f.name)}, ln.Devices())
 		require.Same(t, device(t, f.name), ln.Context().Device())
@@ -139,7 +139,7 @@ func TestAutoOfNICs(t *testing.T) {
 	noKernel(t)
 	wires := []usiw.Network{usiwtest.NewWire(), usiwtest.NewWire()}
 	nics := []*verbs.Device{register(t, wires[0]), register(t, wires[1])}
-	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	require.Equal(t, nics, ln.Devices())
@@ -171,13 +171,13 @@ func TestAutoPortTaken(t *testing.T) {
 	noKernel(t)
 	register(t, noListener{err: syscall.EADDRINUSE})
 	fakeverbs.Fail("rdma_create_event_channel", 1, syscall.ENODEV)
-	_, err := cm.Listen(soon(t), ":7306", cm.Config{Device: cm.Auto})
+	_, err := cm.Listen(soon(t), ":7306", cm.Config{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	register(t, usiwtest.NewWire())
 	fakeverbs.Fail("rdma_create_event_channel", 1, syscall.ENODEV)
-	_, err = cm.Listen(done, ":7306", cm.Config{Device: cm.Auto})
+	_, err = cm.Listen(done, ":7306", cm.Config{})
 	require.ErrorIs(t, err, syscall.ENODEV, "there is no time to go on")
 }
 
@@ -194,7 +194,7 @@ func (n noListener) Listen(context.Context, string, string) (net.Listener, error
 // has the port.
 func TestAutoListenFails(t *testing.T) {
 	auto(t)
-	cfg := cm.Config{Device: cm.Auto}
+	cfg := cm.Config{}
 	nic := register(t, usiwtest.NewWire())
 	fakeverbs.Fail("rdma_bind_addr", 1, syscall.EADDRINUSE)
 	_, err := cm.Listen(soon(t), ":7306", cfg)
@@ -230,10 +230,10 @@ func TestAutoResolveFails(t *testing.T) {
 	register(t, usiwtest.NewWire())
 	fakeverbs.CMNext("rdma_resolve_route",
 		fakeverbs.CMEvent{Event: int(cm.EventRouteError), Status: -int(syscall.ETIMEDOUT)})
-	_, err := cm.Resolve(soon(t), "192.0.2.1:7306", cm.Config{Device: cm.Auto})
+	_, err := cm.Resolve(soon(t), "192.0.2.1:7306", cm.Config{})
 	require.ErrorIs(t, err, cm.ErrSetupTimeout)
 	fakeverbs.CMNext("rdma_resolve_addr", silence)
 	b := bench{T: t}
-	_, err = cm.Resolve(b.untilCalled("rdma_resolve_addr"), "192.0.2.1:7306", cm.Config{Device: cm.Auto})
+	_, err = cm.Resolve(b.untilCalled("rdma_resolve_addr"), "192.0.2.1:7306", cm.Config{})
 	require.ErrorIs(t, err, context.Canceled)
 }

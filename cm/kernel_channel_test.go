@@ -40,12 +40,12 @@ func noKernel(t *testing.T) {
 	fakeverbs.SetHidden(fakeverbs.Fake1, true)
 }
 
-// TestNoChannel: Auto finds no device of a kernel without a connection manager.
+// TestNoChannel: an address finds no device of a kernel without a connection manager.
 func TestNoChannel(t *testing.T) {
 	fakeverbs.Start(t)
 	for _, no := range []syscall.Errno{syscall.ENODEV, syscall.ENOENT, syscall.EPERM} {
 		fakeverbs.Fail("rdma_create_event_channel", 1, no)
-		_, err := cm.Resolve(soon(t), "192.0.2.1:1", cm.Config{Device: cm.Auto})
+		_, err := cm.Resolve(soon(t), "192.0.2.1:1", cm.Config{})
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
 		require.ErrorIs(t, err, no)
 		require.ErrorContains(t, err, "192.0.2.1:1")
@@ -61,7 +61,7 @@ func TestAuto(t *testing.T) {
 		require.NoError(t, device(t, "fake0").CloseShared())
 		require.NoError(t, device(t, "fake1").CloseShared())
 	})
-	ln, err := cm.Listen(soon(t), ":0", cm.Config{Device: cm.Auto})
+	ln, err := cm.Listen(soon(t), ":0", cm.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	require.Equal(t, []*verbs.Device{device(t, "fake0"), device(t, "fake1")}, ln.Devices())
@@ -69,7 +69,7 @@ func TestAuto(t *testing.T) {
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	for _, f := range fakes {
-		id, err := cm.Resolve(soon(t), net.JoinHostPort(f.ip, port), cm.Config{Device: cm.Auto})
+		id, err := cm.Resolve(soon(t), net.JoinHostPort(f.ip, port), cm.Config{})
 		require.NoError(t, err)
 		require.Same(t, device(t, f.name), id.Context().Device())
 		require.Contains(t, id.String(), f.name)
@@ -83,7 +83,7 @@ func TestAuto(t *testing.T) {
 		require.ErrorIs(t, <-connected, cm.ErrRejected)
 		require.NoError(t, id.Close())
 	}
-	_, err = cm.Resolve(soon(t), "203.0.113.1:1", cm.Config{Device: cm.Auto})
+	_, err = cm.Resolve(soon(t), "203.0.113.1:1", cm.Config{})
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 	require.ErrorContains(t, err, "203.0.113.1:1")
 }

@@ -31,7 +31,7 @@ func (b *bench) endpoints(active, passive cm.EndpointConfig) (a, p *cm.Endpoint)
 		p, err = b.ln.AcceptEndpoint(soon(b.T), passive)
 		accepted <- err
 	}()
-	a, err := cm.DialEndpoint(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx}, active)
+	a, err := cm.Dial(soon(b.T), b.ln.Addr().String(), cm.Config{Context: b.vctx}, active)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, a.Close()) })
 	require.NoError(b, b.outcome(accepted))
@@ -140,7 +140,7 @@ func TestKernelEndpointSendOps(t *testing.T) {
 		b.Cleanup(func() { require.NoError(b, vctx.Close()) })
 		asks := cm.EndpointConfig{SendOps: verbs.MakeOpSet(verbs.OpAtomicWrite)}
 		if b.iwarp() {
-			_, err := cm.DialEndpoint(soon(b.T), b.ln.Addr().String(), cm.Config{Context: vctx}, asks)
+			_, err := cm.Dial(soon(b.T), b.ln.Addr().String(), cm.Config{Context: vctx}, asks)
 			require.ErrorIs(b, err, verbs.ErrNotSupported)
 			require.ErrorContains(b, err, "atomic-write")
 			return
@@ -170,7 +170,7 @@ func TestKernelEndpointPortTaken(t *testing.T) {
 				accepted <- errors.Join(err, p.Close())
 			}()
 			cfg.Context = b.vctx
-			ep, err := cm.DialEndpoint(soon(b.T), b.ln.Addr().String(), cfg, ecfg)
+			ep, err := cm.Dial(soon(b.T), b.ln.Addr().String(), cfg, ecfg)
 			if err != nil {
 				cancel()
 				require.ErrorIs(b, b.outcome(accepted), context.Canceled)
@@ -222,7 +222,7 @@ func TestKernelEndpointStepFails(t *testing.T) {
 					}
 					accepted <- errors.Join(err, p.Close())
 				}()
-				ep, err := cm.DialEndpoint(ctx, b.ln.Addr().String(), cm.Config{Context: b.vctx}, cfg)
+				ep, err := cm.Dial(ctx, b.ln.Addr().String(), cm.Config{Context: b.vctx}, cfg)
 				cancel()
 				passive := b.outcome(accepted)
 				if err != nil || passive != nil {
@@ -325,7 +325,7 @@ func TestKernelCredit(t *testing.T) {
 		require.NoError(b, b.outcome(done))
 		_, err := p.Recv(ctx, nil)
 		require.ErrorIs(b, err, io.EOF)
-		_, err = cm.DialEndpoint(ctx, b.ln.Addr().String(), cm.Config{Context: b.vctx},
+		_, err = cm.Dial(ctx, b.ln.Addr().String(), cm.Config{Context: b.vctx},
 			cm.EndpointConfig{Param: cm.ConnParam{PrivateData: make([]byte, 1000)}})
 		require.ErrorContains(b, err, "28 bytes are the endpoint's")
 	})

@@ -30,7 +30,7 @@ func TestErrorsOfCalls(t *testing.T) {
 	listen := func(host string, cfg cm.Config) func(b *bench) error {
 		return func(b *bench) error {
 			if cfg.Context = b.vctx; host == "" {
-				cfg = cm.Config{Device: cm.Auto}
+				cfg = cm.Config{}
 			} else {
 				host = b.ip
 			}

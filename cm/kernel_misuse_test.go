@@ -153,7 +153,7 @@ func TestChosen(t *testing.T) {
 			return ln.Context(), ln.Close()
 		},
 	} {
-		for _, dev := range []*verbs.Device{nil, cm.Auto, b.dev} {
+		for _, dev := range []*verbs.Device{nil, b.dev} {
 			vctx, err := call(cm.Config{Device: dev, Context: b.vctx})
 			require.NoError(t, err)
 			require.Same(t, b.vctx, vctx)
@@ -186,20 +186,24 @@ func TestDialFails(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	no := errors.New("no QP")
 	before := fakeverbs.Live()
-	_, err := cm.Dial(soon(t), "192.0.2.1", cm.Config{Context: b.vctx}, nil, cm.ConnParam{})
+	_, err := cm.Dial(soon(t), "192.0.2.1", cm.Config{Context: b.vctx}, cm.EndpointConfig{})
 	require.ErrorContains(t, err, "missing port")
-	_, err = cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx},
-		func(*cm.ID) (*verbs.QP, error) { return nil, no }, cm.ConnParam{})
-	require.ErrorIs(t, err, no)
-	require.Equal(t, before, fakeverbs.Live())
 	var qp *verbs.QP
+	prepare := func(result error) cm.EndpointConfig {
+		return cm.EndpointConfig{Prepare: func(ep *cm.Endpoint, _ *cm.ConnParam) error {
+			qp = ep.QP()
+			return result
+		}}
+	}
+	_, err = cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx}, prepare(no))
+	require.ErrorIs(t, err, no)
+	_, err = qp.Query()
+	require.ErrorIs(t, err, verbs.ErrClosed)
+	require.Equal(t, before, fakeverbs.Live())
 	fakeverbs.Fail("rdma_connect", 1, 12)
-	_, err = cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx}, func(*cm.ID) (*verbs.QP, error) {
-		qp = b.qp(0)
-		return qp, nil
-	}, cm.ConnParam{})
+	_, err = cm.Dial(soon(t), b.ln.Addr().String(), cm.Config{Context: b.vctx}, prepare(nil))
 	require.ErrorContains(t, err, "rdma_connect")
 	_, err = qp.Query()
 	require.ErrorIs(t, err, verbs.ErrClosed)
-	require.Equal(t, before["id"], fakeverbs.Live()["id"])
+	require.Equal(t, before, fakeverbs.Live())
 }

@@ -61,8 +61,8 @@ func listen(ctx context.Context, address string, cfg Config) (*Listener, error) 
 // Addr returns the address on which the listener listens.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Context returns the verbs context of the requests. With Auto each request has a context of its
-// own, and Context returns that of the first of the Devices.
+// Context returns the verbs context of the requests. If the address chose the device, each request
+// has a context of its own, and Context returns that of the first of the Devices.
 func (l *Listener) Context() *verbs.Context { return l.vctx }
 
 // Devices returns the devices on which the listener listens.

@@ -22,23 +22,23 @@ func (bare) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Name: "bare0", Pro
 func TestNoDevice(t *testing.T) {
 	noKernel(t)
 	ctx := context.Background()
-	_, err := cm.Resolve(ctx, "127.0.0.1:1", cm.Config{})
+	_, err := cm.Resolve(ctx, "127.0.0.1:1", cm.Config{Device: new(verbs.Device)})
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 	require.ErrorContains(t, err, "127.0.0.1:1")
-	require.ErrorContains(t, err, "cm.Auto")
 
-	_, err = cm.Resolve(ctx, "127.0.0.1:1", cm.Config{Device: cm.Auto})
+	_, err = cm.Resolve(ctx, "127.0.0.1:1", cm.Config{})
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
+	require.ErrorContains(t, err, "127.0.0.1:1")
 	require.ErrorContains(t, err, "looked at: none")
 
 	dev, err := verbs.Register(bare{})
 	require.NoError(t, err)
 	defer verbs.Unregister(dev)
-	_, err = cm.Resolve(ctx, "127.0.0.1:1", cm.Config{Device: cm.Auto})
+	_, err = cm.Resolve(ctx, "127.0.0.1:1", cm.Config{})
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 	require.ErrorContains(t, err, "looked at: bare0")
 	require.Equal(t, 1, strings.Count(err.Error(), verbs.ErrNoDevice.Error()), err.Error())
-	_, err = cm.Listen(ctx, "127.0.0.1:0", cm.Config{Device: cm.Auto})
+	_, err = cm.Listen(ctx, "127.0.0.1:0", cm.Config{})
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 	require.ErrorContains(t, err, "bare0", "the error names the devices looked at")
 }

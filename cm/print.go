@@ -101,9 +101,9 @@ func (d Datagram) facts() show.Facts {
 func (cfg Config) facts() show.Facts {
 	device := cfg.Device.Name()
 	switch {
-	case cfg.Device == Auto:
+	case cfg.isAuto():
 		device = "auto"
-	case cfg.Device == nil && cfg.Context != nil:
+	case cfg.Device == nil:
 		device = cfg.Context.Device().Name()
 	}
 	source := ""

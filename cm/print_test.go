@@ -240,7 +240,7 @@ func TestPrintTexts(t *testing.T) {
 			a.ID.RemoteAddr(), a.QP.Num()), ids},
 		{a.MR, fmt.Sprintf("MR(device=prn0 state=open addr=%#x length=%d lkey=%#x rkey=%#x access=LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ|REMOTE_ATOMIC|MW_BIND)",
 			a.MR.Addr(), a.MR.Len(), a.MR.LKey(), a.MR.RKey()), ""},
-		{cm.Config{Device: cm.Auto},
+		{cm.Config{},
 			`Config(device=auto own_context=false source="" port_space="PortSpace(0x0)" tos=0 ack_timeout=0 reuse_addr=false af_only=false backlog=0)`, ""}, {cm.ConnParam{PrivateData: []byte(secret), RetryCount: 3},
 			"ConnParam(private_data_len=22 initiator_depth=0 responder_resources=0 retry_count=3 rnr_retry_count=0 min_rnr_timer=0)", ""},
 		{&cm.RejectedError{PrivateData: []byte(secret)}, "connection rejected by the peer (22 bytes of private data)",
@@ -379,7 +379,7 @@ func TestPrintEndpoint(t *testing.T) {
 		}
 		served <- err
 	}()
-	ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()}, cfg)
+	ep, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()}, cfg)
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprintf(
 		"Endpoint(device=prn3 state=established local=%v remote=%v qp_num=%d memory=64 message_size=4096 messages=16)",
@@ -406,7 +406,7 @@ func TestPrintEveryField(t *testing.T) {
 			case netip.AddrPort:
 				f.Set(reflect.ValueOf(netip.MustParseAddrPort("192.0.2.1:1")))
 			case *verbs.Device:
-				f.Set(reflect.ValueOf(cm.Auto))
+				f.Set(reflect.ValueOf(new(verbs.Device)))
 			case usiw.Network:
 				f.Set(reflect.ValueOf(usiwtest.NewWire()))
 			case cm.ConnParam:

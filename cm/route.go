@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -38,9 +39,9 @@ func resolveAuto(ctx context.Context, address string, cfg Config) (Route, *verbs
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, d := range devices {
+	for i, d := range devices {
 		p, ok := verbs.Ability[Provider](d.Provider())
-		if !ok {
+		if !ok || wraps(d, devices[:i]) {
 			continue
 		}
 		cfg.Device = d
@@ -51,6 +52,21 @@ func resolveAuto(ctx context.Context, address string, cfg Config) (Route, *verbs
 		return r, cfg.Context, err
 	}
 	return nil, nil, noDevice(devices, kernelErr)
+}
+
+// wraps reports whether a device wraps one of these. Where the address chooses, that one is taken.
+func wraps(d *verbs.Device, devices []*verbs.Device) bool {
+	for p := d.Provider(); ; {
+		outer, ok := p.(interface{ Unwrap() verbs.ProviderDevice })
+		if !ok {
+			return false
+		}
+		p = outer.Unwrap()
+		name := p.Info().Name
+		if slices.ContainsFunc(devices, func(o *verbs.Device) bool { return o.Name() == name }) {
+			return true
+		}
+	}
 }
 
 // noDevice is the error if there is no device for an address.

@@ -45,7 +45,7 @@ func echo(ctx context.Context, ln *cm.Listener) error {
 
 // call sends a text and returns the answer.
 func call(ctx context.Context, address string, dev *verbs.Device, text string) (string, error) {
-	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{})
+	ep, err := cm.Dial(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{})
 	if err != nil {
 		return "", err
 	}

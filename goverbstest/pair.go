@@ -48,7 +48,7 @@ func connect(from, to *verbs.Device, dial, accept cm.EndpointConfig) (dialled, a
 		accepted, err = ln.AcceptEndpoint(ctx, accept)
 		answered <- err
 	}()
-	if dialled, err = cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: from}, dial); err != nil {
+	if dialled, err = cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: from}, dial); err != nil {
 		_ = ln.Close()
 	}
 	return dialled, accepted, errors.Join(err, <-answered)

@@ -30,7 +30,7 @@ func connect(tb testing.TB, nw *goverbstest.Network) (client, server *cm.Endpoin
 		server, err = ln.AcceptEndpoint(ctx, cm.EndpointConfig{})
 		accepted <- err
 	}()
-	client, err = cm.DialEndpoint(ctx, "server:7306", cm.Config{Device: nw.Device(1)}, cm.EndpointConfig{})
+	client, err = cm.Dial(ctx, "server:7306", cm.Config{Device: nw.Device(1)}, cm.EndpointConfig{})
 	require.NoError(tb, err)
 	require.NoError(tb, <-accepted)
 	return client, server

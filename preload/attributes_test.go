@@ -21,7 +21,7 @@ import (
 // TestDescribe checks that every attribute of a device and its port has the same value in C as in
 // Go, except those that C programs mistake for an error if they are 0.
 func TestDescribe(t *testing.T) {
-	for _, name := range []string{"usiw0", usiw.PlainName, "ib:usiw0"} {
+	for _, name := range []string{"usiw0", "usiw0-plain", "ib:usiw0"} {
 		code, got := program(t, "describe", runenv.Device+"="+name)
 		require.Zero(t, code, got)
 		cfg, _, err := config(func(option string) string { return map[string]string{runenv.Device: name}[option] })

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -63,10 +64,14 @@ func start(getenv func(string) string) error {
 		}
 		cfg.Tap = record.w
 	}
-	if _, err := usiw.Register(cfg); err != nil {
+	nic, err := usiw.Register(cfg)
+	if err != nil {
 		return err
 	}
-	device, err = ibcompat.DeviceByName(name, ibcompat.Config{GuardMemory: cfg.GuardMemory})
+	device = nic.Device()
+	if strings.HasPrefix(name, ibcompat.Prefix) {
+		device, err = ibcompat.Wrap(device, ibcompat.Config{GuardMemory: cfg.GuardMemory})
+	}
 	return err
 }
 

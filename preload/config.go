@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/runenv"
 	"github.com/goverbs/goverbs/usiw"
 )
@@ -22,16 +23,14 @@ func config(getenv func(string) string) (cfg usiw.Config, device string, err err
 		device = "usiw0"
 	}
 	switch strings.TrimPrefix(device, "ib:") {
-	case "usiw0", usiw.PlainName:
-	default:
-		return cfg, "", fmt.Errorf("%s=%q: not usiw0, %s, or ib: before one of them", runenv.Device, device,
-			usiw.PlainName)
-	}
-	cfg = usiw.ForDevice(device)
-	cfg.GuardMemory = true // a C program may free registered memory
-	if cfg.Name == "" {
+	case "usiw0":
 		cfg.Name = "usiw0"
+	case "usiw0-plain":
+		cfg.Name, cfg.Without = "usiw0-plain", ext.Operations
+	default:
+		return cfg, "", fmt.Errorf("%s=%q: not usiw0, usiw0-plain, or ib: before one of them", runenv.Device, device)
 	}
+	cfg.GuardMemory = true // a program of C may free memory that is registered
 	if s := getenv(runenv.Addr); s != "" {
 		if cfg.Addr, err = netip.ParseAddr(s); err != nil {
 			return cfg, "", fmt.Errorf("%s=%q: not an IP address", runenv.Addr, s)

@@ -35,12 +35,12 @@ const (
 	maxMappings = 128
 )
 
-// Config configures dialled and accepted connections. The zero value of every field except Device
-// selects its default.
+// Config configures dialled and accepted connections. The zero value of every field selects its
+// default.
 type Config struct {
-	// Device is the device to use, or cm.Auto to choose it by the address. Without a Device or
-	// Context, calls fail with verbs.ErrNoDevice. The ib:NAME devices of package compat/ibcompat
-	// are refused because they use the connection's private data themselves.
+	// Device is the device to use. Without a Device or Context, the address decides, as in
+	// cm.Config. The ib:NAME devices of package compat/ibcompat are refused because they use the
+	// connection's private data themselves.
 	Device *verbs.Device
 	// Context is an open context of the device in which to create the connections' objects (nil =
 	// the device's shared context).

@@ -13,10 +13,9 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// Dial connects to "host:port" over the device chosen by the address (cm.Auto), with the defaults
-// of Config.
+// Dial connects to "host:port" over the device chosen by the address, with the defaults of Config.
 func Dial(address string) (*Conn, error) {
-	d := Dialer{Config: Config{Device: cm.Auto}}
+	d := Dialer{}
 	return d.dial(context.Background(), "tcp", address)
 }
 

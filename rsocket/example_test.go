@@ -20,7 +20,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer nic.Close()
-	cfg := rsocket.Config{Device: nic.Device()} // or cm.Auto, or a kernel device
+	cfg := rsocket.Config{Device: nic.Device()} // or a kernel device; without one the address decides
 
 	ln, err := (&rsocket.ListenConfig{Config: cfg}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -111,7 +111,7 @@ func (h *hostile) unharmed() {
 // dial connects a raw peer to the listener.
 func (h *hostile) dial(t *testing.T) (*raw, *Conn) {
 	t.Helper()
-	ep, err := cm.DialEndpoint(soon(t), h.ln.Addr().String(), cm.Config{Device: h.dev}, rawConfig(correct))
+	ep, err := cm.Dial(soon(t), h.ln.Addr().String(), cm.Config{Device: h.dev}, rawConfig(correct))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ep.Close() })
 	c, err := h.ln.AcceptConn()
@@ -308,7 +308,7 @@ func TestHostileTable(t *testing.T) {
 func TestHostileRequest(t *testing.T) {
 	h := newHostile(t)
 	for name, change := range wrongData {
-		_, err := cm.DialEndpoint(soon(t), h.ln.Addr().String(), cm.Config{Device: h.dev}, rawConfig(change))
+		_, err := cm.Dial(soon(t), h.ln.Addr().String(), cm.Config{Device: h.dev}, rawConfig(change))
 		require.ErrorIs(t, err, cm.ErrRejected, name)
 	}
 	h.unharmed()

@@ -25,7 +25,7 @@ func hushed(t *testing.T) (*raw, *Conn) {
 	ln, err := lc.Listen(soon(t), "tcp", "10.77.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ln.Close()) })
-	ep, err := cm.DialEndpoint(soon(t), ln.Addr().String(), cm.Config{Device: dev}, rawConfig(correct))
+	ep, err := cm.Dial(soon(t), ln.Addr().String(), cm.Config{Device: dev}, rawConfig(correct))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ep.Close() })
 	c, err := ln.AcceptConn()

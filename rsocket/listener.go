@@ -39,10 +39,9 @@ type Listener struct {
 	setups   setups
 }
 
-// Listen listens on "host:port" on every device that has the address (cm.Auto), with the defaults
-// of Config.
+// Listen listens on "host:port" on every device that has the address, with the defaults of Config.
 func Listen(address string) (*Listener, error) {
-	lc := ListenConfig{Config: Config{Device: cm.Auto}}
+	lc := ListenConfig{}
 	return lc.Listen(context.Background(), "tcp", address)
 }
 

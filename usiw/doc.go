@@ -12,12 +12,14 @@
 //
 //	nic, err := usiw.New(usiw.Config{})
 //	defer nic.Close()
-//	ep, err := cm.DialEndpoint(ctx, "host:7306",
-//		cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
+//	ep, err := cm.Dial(ctx, "host:7306", cm.Config{Device: nic.Device()}, cm.EndpointConfig{})
 //
-// [Register] creates a NIC that verbs.Devices also lists, by default as usiw0, so that a program
-// can choose between it and the kernel's devices by name. Importing the package creates no NIC. One
-// NIC per process is enough. Several are useful in tests, or with different configurations:
+// A program that chooses by name between a NIC and the kernel's devices imports this package for
+// its effect only. verbs.DeviceByName then creates a NIC on first request: usiw0, or usiw0-plain,
+// which lacks RFC 7306 and so has neither atomics nor Immediate Data. Importing the package creates
+// no NIC. [Register] adds a NIC of another name or configuration to verbs.Devices.
+//
+// One NIC per process is enough. Several are useful in tests, or with different configurations:
 // [Config] sets the local address, CRC and MPA revision, limits, time-outs, and the operations that
 // the NIC leaves out. Every field has a default.
 //

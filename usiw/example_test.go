@@ -52,7 +52,7 @@ func Example() {
 		return nil
 	})
 	g.Go(func() error {
-		ep, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: client.Device()}, cm.EndpointConfig{})
+		ep, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: client.Device()}, cm.EndpointConfig{})
 		if err != nil {
 			return err
 		}

@@ -205,11 +205,13 @@ type connection struct {
 func (s *scaleSide) connect(ctx context.Context, addr string) (*connection, error) {
 	c := &connection{}
 	var err error
-	c.id, err = cm.Dial(ctx, addr, cm.Config{Device: s.nic.Device()}, func(*cm.ID) (_ *verbs.QP, err error) {
-		c.qp, err = s.qp()
-		return c.qp, err
-	}, cm.ConnParam{})
-	if err != nil {
+	if c.id, err = cm.Resolve(ctx, addr, cm.Config{Device: s.nic.Device()}); err != nil {
+		return nil, err
+	}
+	if c.qp, err = s.qp(); err != nil {
+		return nil, err
+	}
+	if err := c.id.Connect(ctx, c.qp, cm.ConnParam{}); err != nil {
 		return nil, err
 	}
 	return c, json.Unmarshal(c.id.PrivateData(), &c.region)

@@ -78,9 +78,11 @@ func TestWriteCalls(t *testing.T) {
 			accepted <- id
 		}
 	}()
-	id, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()},
-		func(*cm.ID) (*verbs.QP, error) { return newQP() }, cm.ConnParam{})
+	id, err := cm.Resolve(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()})
 	require.NoError(t, err)
+	own, err := newQP()
+	require.NoError(t, err)
+	require.NoError(t, id.Connect(ctx, own, cm.ConnParam{}))
 	peer := <-accepted
 	require.NotNil(t, peer)
 	t.Cleanup(func() {

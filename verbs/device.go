@@ -3,9 +3,7 @@
 package verbs
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -23,6 +21,7 @@ type DeviceInfo struct {
 type Device struct {
 	p    ProviderDevice
 	info DeviceInfo
+	made bool // by DeviceByName
 
 	mu     sync.Mutex // guards shared
 	shared *Context
@@ -104,26 +103,70 @@ var registry struct {
 // also of the kernel's, the error Is [ErrInvalid].
 func Register(p ProviderDevice) (*Device, error) {
 	d := NewDevice(p)
+	if err := register(d); err != nil {
+		return nil, opError("Register", d.info.Name, err)
+	}
+	return d, nil
+}
+
+func register(d *Device) error {
 	if d.info.Name == "" {
-		return nil, opError("Register", "", invalid("the device has no name"))
+		return invalid("the device has no name")
 	}
 	// If the kernel's devices cannot be listed, none of them counts as having the name.
 	kernel, _ := kernelDevices()
 	registry.Lock()
 	defer registry.Unlock()
-	if slices.ContainsFunc(append(kernel, registry.devices...),
-		func(o *Device) bool { return o.info.Name == d.info.Name }) {
-		return nil, opError("Register", d.info.Name, invalid("a device of this name is registered"))
+	if byName(kernel, d.info.Name) != nil || byName(registry.devices, d.info.Name) != nil {
+		return invalid("a device of this name is registered")
 	}
 	registry.devices = append(registry.devices, d)
-	return d, nil
+	return nil
 }
 
-// Unregister removes d from [Devices]. Open contexts stay open.
+// Unregister removes d from [Devices], and with it the devices over d that [DeviceByName] has made,
+// whose shared contexts are closed unless they are in use. Open contexts stay open.
 func Unregister(d *Device) {
+	for _, over := range unregister(d) {
+		_ = over.CloseShared() // one that is in use belongs to whoever uses it
+	}
+}
+
+// unregister returns the devices that were removed with d.
+func unregister(d *Device) (over []*Device) {
 	registry.Lock()
 	defer registry.Unlock()
-	registry.devices = slices.DeleteFunc(registry.devices, func(o *Device) bool { return o == d })
+	if !slices.Contains(registry.devices, d) {
+		return nil
+	}
+	registry.devices = slices.DeleteFunc(registry.devices, func(o *Device) bool {
+		if o.made && o.isOver(d.info.Name) {
+			over = append(over, o)
+			return true
+		}
+		return o == d
+	})
+	return over
+}
+
+// isOver reports whether d wraps the device with this name.
+func (d *Device) isOver(name string) bool {
+	for p := d.p; ; {
+		outer, wraps := p.(interface{ Unwrap() ProviderDevice })
+		if !wraps {
+			return false
+		}
+		if p = outer.Unwrap(); p.Info().Name == name {
+			return true
+		}
+	}
+}
+
+func byName(devices []*Device, name string) *Device {
+	if i := slices.IndexFunc(devices, func(d *Device) bool { return d.info.Name == name }); i >= 0 {
+		return devices[i]
+	}
+	return nil
 }
 
 // Devices lists the devices of this process: first those of the kernel, if the program can use
@@ -154,37 +197,3 @@ type noRDMACore struct{ error }
 
 func (e noRDMACore) Is(target error) bool { return target == ErrNotSupported }
 func (e noRDMACore) Unwrap() error        { return e.error }
-
-// DeviceByName returns the device with this name, or an error that Is [ErrNoDevice] and lists the
-// names of all devices.
-func DeviceByName(name string) (*Device, error) {
-	devices, err := Devices()
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(devices))
-	for i, d := range devices {
-		if d.Name() == name {
-			return d, nil
-		}
-		names[i] = d.Name()
-	}
-	present := "none is present"
-	if len(names) > 0 {
-		present = "present: " + strings.Join(names, ", ")
-	}
-	return nil, opError("DeviceByName", "",
-		fmt.Errorf("%w named %q (%s%s)", ErrNoDevice, name, present, whoMakes(name)))
-}
-
-// whoMakes says which package makes a device of this name, if it is one that a program has to ask
-// for.
-func whoMakes(name string) string {
-	switch {
-	case strings.HasPrefix(name, "ib:"):
-		return "; package compat/ibcompat makes it of another device, by Wrap"
-	case strings.HasPrefix(name, "usiw"):
-		return "; package usiw makes it, by Register"
-	}
-	return ""
-}

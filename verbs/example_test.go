@@ -75,7 +75,7 @@ func connected(ctx context.Context) (a, b *cm.Endpoint, stop func()) {
 		b, err = ln.AcceptEndpoint(ctx, cfg)
 		return err
 	})
-	if a, err = cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()}, cfg); err != nil {
+	if a, err = cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: nic.Device()}, cfg); err != nil {
 		log.Fatal(err)
 	}
 	if err := g.Wait(); err != nil {

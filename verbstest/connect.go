@@ -235,12 +235,12 @@ func connectAuto(w *world) outcome {
 	devices, err := verbs.Devices()
 	require.NoError(w, err)
 	if len(devices) == 0 {
-		_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: cm.Auto})
+		_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{})
 		requireErr(w.T, err, verbs.ErrNoDevice)
 		require.ErrorContains(w, err, w.ln.Addr().String())
 	}
 	w.register()
-	id, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{Device: cm.Auto})
+	id, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{})
 	require.NoError(w, err)
 	w.closeLater(id)
 	devices, err = verbs.Devices()
@@ -302,20 +302,17 @@ func connectDial(w *world) outcome {
 		}
 		accepted <- err
 	}()
-	var a *side
-	id, err := cm.Dial(ctx, w.ln.Addr().String(), cm.Config{Context: w.a.ctx}, func(id *cm.ID) (*verbs.QP, error) {
-		require.Same(w, w.a.ctx, id.Context())
-		a = w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{})
-		return a.qp, id.BindQP(a.qp)
-	}, cm.ConnParam{})
+	ep, err := cm.Dial(ctx, w.ln.Addr().String(), cm.Config{Context: w.a.ctx}, cm.EndpointConfig{})
 	require.NoError(w, err)
-	w.closeLater(id)
+	w.Cleanup(func() { require.NoError(w, ep.Close()) })
 	require.NoError(w, closes(w.T, accepted, "Accept"))
 	w.closeLater(b.id)
-	require.Same(w, a.qp, id.QP())
-	a.ok(a.run(verbs.SendWR{Opcode: verbs.WRSend, SGL: a.mem.sgl(0, 10)}), verbs.WCSend)
+	require.Same(w, w.a.ctx, ep.ID().Context())
+	require.Same(w, ep.QP(), ep.ID().QP())
+	message := []byte("0123456789")
+	require.NoError(w, ep.Send(ctx, message))
 	b.ok(b.received(), verbs.WCRecv)
-	b.mem.holds(0, a.mem.Bytes()[:10])
+	b.mem.holds(0, message)
 	return tested
 }
 
@@ -325,18 +322,22 @@ func connectDialFails(w *world) outcome {
 	address := ln.Addr().String()
 	require.NoError(w, ln.Close())
 	var qp *verbs.QP
-	_, err := cm.Dial(within(w.T), address, cm.Config{Context: w.a.ctx}, func(*cm.ID) (*verbs.QP, error) {
-		qp = w.a.side(pairConfig{}, nil, [2]*verbs.CompChannel{}).qp
-		return qp, nil
-	}, cm.ConnParam{})
+	prepare := func(result error) cm.EndpointConfig {
+		return cm.EndpointConfig{Prepare: func(ep *cm.Endpoint, _ *cm.ConnParam) error {
+			qp = ep.QP()
+			return result
+		}}
+	}
+	_, err := cm.Dial(within(w.T), address, cm.Config{Context: w.a.ctx}, prepare(nil))
 	require.Error(w, err)
 	_, err = qp.Query()
 	requireClosed(w.T, err)
 
-	cause := errors.New("no QP today")
-	_, err = cm.Dial(within(w.T), w.ln.Addr().String(), cm.Config{Context: w.a.ctx},
-		func(*cm.ID) (*verbs.QP, error) { return nil, cause }, cm.ConnParam{})
+	cause := errors.New("no connection today")
+	_, err = cm.Dial(within(w.T), w.ln.Addr().String(), cm.Config{Context: w.a.ctx}, prepare(cause))
 	require.ErrorIs(w, err, cause)
+	_, err = qp.Query()
+	requireClosed(w.T, err)
 	return tested
 }
 
@@ -589,10 +590,11 @@ func connectBadAddress(w *world) outcome {
 }
 
 func connectNoDevice(w *world) outcome {
-	_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), cm.Config{})
+	none := cm.Config{Device: new(verbs.Device)} // which no provider made
+	_, err := cm.Resolve(within(w.T), w.ln.Addr().String(), none)
 	requireErr(w.T, err, verbs.ErrNoDevice)
 	require.ErrorContains(w, err, w.ln.Addr().String())
-	_, err = cm.Listen(within(w.T), w.f.Listen, cm.Config{})
+	_, err = cm.Listen(within(w.T), w.f.Listen, none)
 	requireErr(w.T, err, verbs.ErrNoDevice)
 	require.ErrorContains(w, err, w.f.Listen)
 	return tested

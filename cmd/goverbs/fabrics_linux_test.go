@@ -7,12 +7,12 @@ package main
 import (
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
-	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/forward"
@@ -28,11 +28,15 @@ func fakeAdapter(t *testing.T) {
 	fakeverbs.Start(t)
 	fakeverbs.Loopback(true)
 	fakeverbs.SetHidden(fakeverbs.Fake1, true)
-	devices.AddWrap("honest", forward.Wrap)
-	devices.AddWrap("liar", func(below *verbs.Device) *verbs.Device {
+	registerMakers()
+}
+
+var registerMakers = sync.OnceFunc(func() {
+	forward.Register("honest:", forward.Wrap)
+	forward.Register("liar:", func(below *verbs.Device) *verbs.Device {
 		return verbs.NewDevice(liar{forward.Wrap(below).Provider()})
 	})
-}
+})
 
 type liar struct{ verbs.ProviderDevice }
 

@@ -46,11 +46,11 @@ type Config struct {
 
 const defaultAsyncQLen = 16
 
-// Open opens the device with the given name, for example "ib:usiw0" (dat_ia_open). The prefix "ib:"
-// is optional. A user-space RNIC must be registered first with usiw.Register. Open creates the IA's
-// asynchronous EVD, which [IA.Query] returns. The caller must close the IA. The error is
-// [ProviderNotFound] if there is no such device, and [ModelNotSupported] if it cannot provide
-// InfiniBand semantics.
+// Open opens the device with the given name, for example "ib:usiw0" (dat_ia_open), as
+// verbs.DeviceByName finds it; a program that uses the user-space RNIC imports package usiw. The
+// prefix "ib:" is optional. Open creates the IA's asynchronous EVD, which [IA.Query] returns. The
+// caller must close the IA. The error is [ProviderNotFound] if there is no such device, and
+// [ModelNotSupported] if it cannot provide InfiniBand semantics.
 func Open(name string, cfg Config) (*IA, error) {
 	const call = "Open"
 	qlen := cfg.AsyncQLen
@@ -66,7 +66,7 @@ func Open(name string, cfg Config) (*IA, error) {
 		if !strings.HasPrefix(name, ibcompat.Prefix) {
 			name = ibcompat.Prefix + name
 		}
-		if dev, err = ibcompat.DeviceByName(name, ibcompat.Config{}); err != nil {
+		if dev, err = verbs.DeviceByName(name); err != nil {
 			return nil, below(call, ResourceDevice, err)
 		}
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/compat/dat"
-	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -28,11 +26,6 @@ const asPeer = "GOVERBS_TEST_DAT_PEER"
 // peer runs that program. It returns if it could not connect.
 func peer(where string) error {
 	words := strings.Fields(where)
-	if strings.HasPrefix(words[0], ibcompat.Prefix+"usiw") {
-		if _, err := usiw.Register(usiw.ForDevice(strings.TrimPrefix(words[0], ibcompat.Prefix))); err != nil {
-			return err
-		}
-	}
 	addr, err := netip.ParseAddr(words[1])
 	if err != nil {
 		return err

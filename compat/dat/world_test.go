@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverbs/goverbs/compat/dat"
 	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
@@ -31,9 +32,9 @@ var kernelAddr = map[string]string{"rxe0": "10.78.0.1", "siw0": "10.77.0.1"}
 // everywhere runs a test on the user-space RNIC with and without RFC 7306, and in the guest also on
 // kernel devices.
 func everywhere(t *testing.T, test func(t *testing.T, dev *verbs.Device, addr netip.Addr)) {
-	for _, name := range []string{"usiw0", usiw.PlainName} {
+	for name, without := range map[string]verbs.OpSet{"usiw0": 0, "usiw0-plain": ext.Operations} {
 		t.Run(name, func(t *testing.T) {
-			nic, err := usiw.New(usiw.ForDevice(name))
+			nic, err := usiw.New(usiw.Config{Name: name, Without: without})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) }) // after the IAs
 			dev, err := ibcompat.Wrap(nic.Device(), ibcompat.Config{})
@@ -46,7 +47,7 @@ func everywhere(t *testing.T, test func(t *testing.T, dev *verbs.Device, addr ne
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			dev, err := ibcompat.DeviceByName(ibcompat.Prefix+name, ibcompat.Config{})
+			dev, err := verbs.DeviceByName(ibcompat.Prefix + name)
 			require.NoError(t, err)
 			test(t, dev, netip.MustParseAddr(kernelAddr[name]))
 		})

@@ -59,7 +59,7 @@ func abandoned(t *testing.T, ctx context.Context, vctx *verbs.Context, ln *cm.Li
 			accepted <- ep
 		}
 	}()
-	a, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Context: vctx}, cm.EndpointConfig{Memory: 64})
+	a, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Context: vctx}, cm.EndpointConfig{Memory: 64})
 	require.NoError(t, err)
 	var b *cm.Endpoint
 	select {

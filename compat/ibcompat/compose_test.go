@@ -29,7 +29,7 @@ func TestWrap(t *testing.T) {
 	require.Equal(t, "usnic0", missing.Device)
 	require.Equal(t, verbs.TransportUSNIC, missing.Transport)
 	require.ErrorContains(t, err, "usnic0")
-	for _, none := range []*verbs.Device{nil, cm.Auto} {
+	for _, none := range []*verbs.Device{nil, new(verbs.Device)} {
 		_, err = ibcompat.Wrap(none, ibcompat.Config{})
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
 	}

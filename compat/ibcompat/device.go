@@ -89,8 +89,7 @@ func (e *TransportError) Is(target error) bool { return target == verbs.ErrNotSu
 
 // Wrap returns the device "ib:NAME" on top of the device NAME. The returned device is not
 // registered, and it is closed with the inner device. The error Is verbs.ErrNoDevice if no provider
-// made dev, as for cm.Auto; it is a *[TransportError] if dev is not an InfiniBand, RoCE or iWARP
-// device.
+// made dev; it is a *[TransportError] if dev is not an InfiniBand, RoCE or iWARP device.
 func Wrap(dev *verbs.Device, cfg Config) (*verbs.Device, error) {
 	if dev.Name() == "" {
 		return nil, fmt.Errorf("ibcompat: %w: %v cannot be wrapped", verbs.ErrNoDevice, dev)

@@ -4,9 +4,11 @@
 // atomics: FetchAdd and CmpSwap, plain and masked. A program uses the device "ib:NAME" through the
 // ordinary handles of packages verbs, cm and ext; nothing else in it changes:
 //
-//	dev, err := verbs.DeviceByName("rxe0")
-//	dev, err = ibcompat.Wrap(dev, ibcompat.Config{})
+//	dev, err := verbs.DeviceByName("ib:rxe0")
 //	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
+//
+// A program that needs nothing else of this package imports it for its effect. [Wrap] wraps a
+// device that is not registered, or uses a [Config].
 //
 // docs/semantics.md describes how each operation is executed and which differences cannot be
 // hidden. InfiniBand, RoCE and iWARP devices can be wrapped. For others Wrap returns a

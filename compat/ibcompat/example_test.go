@@ -22,19 +22,12 @@ import (
 // know: it counts in the two halves of a word on the server, and reports completion by a Send with
 // immediate.
 func Example() {
-	const name = "ib:" + usiw.PlainName
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	nic, err := usiw.Register(usiw.ForDevice(name))
+	dev, err := verbs.DeviceByName("ib:usiw0-plain")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer nic.Close()
-	dev, err := ibcompat.DeviceByName(name, ibcompat.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer dev.CloseShared()
 	ln, err := cm.Listen(ctx, "127.0.0.1:0", cm.Config{Device: dev})
 	if err != nil {
 		log.Fatal(err)
@@ -76,7 +69,7 @@ func serve(ctx context.Context, ln *cm.Listener) error {
 // count adds 3 to the upper half of the word, and four times 1 to the lower half, which never
 // carries into the upper.
 func count(ctx context.Context, address string, dev *verbs.Device) error {
-	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
+	ep, err := cm.Dial(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
 	if err != nil {
 		return err
 	}

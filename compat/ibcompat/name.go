@@ -8,14 +8,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DeviceByName returns the device called name, like verbs.DeviceByName; for "ib:NAME" it returns
-// the device NAME, wrapped with cfg. Wrapped devices are not registered: each call returns a new
-// one.
-func DeviceByName(name string, cfg Config) (*verbs.Device, error) {
-	in, wrapped := strings.CutPrefix(name, Prefix)
-	dev, err := verbs.DeviceByName(in)
-	if err != nil || !wrapped {
-		return dev, err
-	}
-	return Wrap(dev, cfg)
+// verbs.DeviceByName("ib:NAME") wraps the device NAME with the zero Config.
+func init() {
+	verbs.RegisterMaker(Prefix, func(name string) (*verbs.Device, error) {
+		below := strings.TrimPrefix(name, Prefix)
+		if below == "" || strings.HasPrefix(below, Prefix) { // there is one ib: device over each device
+			return nil, verbs.ErrNoDevice
+		}
+		dev, err := verbs.DeviceByName(below)
+		if err != nil {
+			return nil, err
+		}
+		return Wrap(dev, Config{})
+	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -19,16 +18,16 @@ func TestDeviceByName(t *testing.T) {
 	require.NoError(t, err)
 	defer verbs.Unregister(registered)
 
-	dev, err := ibcompat.DeviceByName("roce0", ibcompat.Config{})
+	dev, err := verbs.DeviceByName("roce0")
 	require.NoError(t, err)
 	require.Same(t, registered, dev)
-	dev, err = ibcompat.DeviceByName("ib:roce0", ibcompat.Config{})
+	dev, err = verbs.DeviceByName("ib:roce0")
 	require.NoError(t, err)
 	require.Equal(t, "ib:roce0", dev.Name())
 	ctx := open(t, dev)
 	require.True(t, ctx.Supports(verbs.OpMaskedCmpSwap))
 	for _, wrong := range []string{"", "ib:", "ib:none0", "ib:ib:roce0", "roce0:"} {
-		_, err = ibcompat.DeviceByName(wrong, ibcompat.Config{})
+		_, err = verbs.DeviceByName(wrong)
 		require.ErrorIs(t, err, verbs.ErrNoDevice, wrong)
 	}
 }

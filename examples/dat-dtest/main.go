@@ -32,7 +32,7 @@ import (
 	"github.com/goverbs/goverbs/compat/dat"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/netdev"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/usiw" // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -85,11 +85,6 @@ func (cfg config) own() (netip.Addr, error) {
 
 // run runs one side or both, and writes what they saw.
 func run(ctx context.Context, w io.Writer, cfg config) error {
-	nic, err := usiw.Register(usiw.ForDevice(cfg.device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return err
-	}
-	defer nic.Close()
 	address, err := cfg.own()
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/usiw" // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -39,11 +39,6 @@ func main() {
 }
 
 func run(ctx context.Context, device, address string) error {
-	nic, err := usiw.Register(usiw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return err
-	}
-	defer nic.Close()
 	dev, err := verbs.DeviceByName(device)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func Example() {
 
 // An RNIC without immediate data supports rsockets too.
 func TestPlain(t *testing.T) {
-	if err := run(t.Context(), usiw.PlainName, "127.0.0.1:0"); err != nil {
+	if err := run(t.Context(), "usiw0-plain", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 }

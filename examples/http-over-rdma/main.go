@@ -21,7 +21,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/usiw" // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -35,34 +35,21 @@ func main() {
 	flag.Parse()
 	ctx, end := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer end()
-	err := withDevice(*device, func(dev *verbs.Device) error {
+	dev, err := verbs.DeviceByName(*device)
+	if err == nil {
 		n := network{device: dev, h2c: *h2c}
 		switch {
 		case *serve != "":
-			return n.serveUntil(ctx, *serve, func(address string) { log.Printf("serving at http://%s", address) })
+			err = n.serveUntil(ctx, *serve, func(address string) { log.Printf("serving at http://%s", address) })
 		case *get != "":
-			return n.get(ctx, *get, os.Stdout)
+			err = n.get(ctx, *get, os.Stdout)
 		default:
-			return n.both(ctx, *listen, os.Stdout)
+			err = n.both(ctx, *listen, os.Stdout)
 		}
-	})
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
-}
-
-// withDevice calls f with the named device.
-func withDevice(name string, f func(dev *verbs.Device) error) error {
-	nic, err := usiw.Register(usiw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return err
-	}
-	defer nic.Close()
-	dev, err := verbs.DeviceByName(name)
-	if err != nil {
-		return err
-	}
-	return f(dev)
 }
 
 // both runs a server and gets two pages from it.

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -35,16 +34,16 @@ func limited(t *testing.T) context.Context {
 func protocols(t *testing.T, device, listen string) {
 	for h2c, want := range map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"} {
 		var out bytes.Buffer
-		require.NoError(t, withDevice(device, func(dev *verbs.Device) error {
-			return network{device: dev, h2c: h2c}.both(limited(t), listen, &out)
-		}))
+		dev, err := verbs.DeviceByName(device)
+		require.NoError(t, err)
+		require.NoError(t, network{device: dev, h2c: h2c}.both(limited(t), listen, &out))
 		require.Equal(t, "/hello by "+want+"\n/again by "+want+"\n", out.String())
 	}
 }
 
 func TestProtocols(t *testing.T) {
 	protocols(t, "usiw0", "127.0.0.1:0")
-	protocols(t, usiw.PlainName, "127.0.0.1:0") // without immediate data
+	protocols(t, "usiw0-plain", "127.0.0.1:0") // without immediate data
 }
 
 func TestKernelDevices(t *testing.T) {
@@ -56,25 +55,23 @@ func TestKernelDevices(t *testing.T) {
 
 // A client and a server that use different protocols fail with an error.
 func TestOtherProtocol(t *testing.T) {
-	require.NoError(t, withDevice("usiw0", func(dev *verbs.Device) error {
-		ctx, stop := context.WithCancel(limited(t))
-		addresses, served := make(chan string, 1), make(chan error, 1)
-		go func() {
-			served <- network{device: dev}.serveUntil(ctx, "127.0.0.1:0", func(address string) { addresses <- address })
-		}()
-		var out bytes.Buffer
-		require.Error(t, network{device: dev, h2c: true}.get(ctx, "http://"+<-addresses+"/", &out))
-		require.Empty(t, out.String())
-		stop()
-		return <-served
-	}))
+	dev, err := verbs.DeviceByName("usiw0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(limited(t))
+	addresses, served := make(chan string, 1), make(chan error, 1)
+	go func() {
+		served <- network{device: dev}.serveUntil(ctx, "127.0.0.1:0", func(address string) { addresses <- address })
+	}()
+	var out bytes.Buffer
+	require.Error(t, network{device: dev, h2c: true}.get(ctx, "http://"+<-addresses+"/", &out))
+	require.Empty(t, out.String())
+	stop()
+	require.NoError(t, <-served)
 }
 
-// No server listens there, and the device does not exist.
+// No server listens there.
 func TestRefused(t *testing.T) {
-	require.NoError(t, withDevice("usiw0", func(dev *verbs.Device) error {
-		require.Error(t, network{device: dev}.get(limited(t), "http://127.0.0.1:1/", &bytes.Buffer{}))
-		return nil
-	}))
-	require.ErrorIs(t, withDevice("absent0", nil), verbs.ErrNoDevice)
+	dev, err := verbs.DeviceByName("usiw0")
+	require.NoError(t, err)
+	require.Error(t, network{device: dev}.get(limited(t), "http://127.0.0.1:1/", &bytes.Buffer{}))
 }

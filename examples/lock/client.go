@@ -47,7 +47,7 @@ type client struct {
 
 func dial(ctx context.Context, address string, dev *verbs.Device, name uint32) (c *client, err error) {
 	c = &client{name: name}
-	if c.ep, err = cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8}); err != nil {
+	if c.ep, err = cm.Dial(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8}); err != nil {
 		return nil, err
 	}
 	defer func() {

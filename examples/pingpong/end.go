@@ -11,8 +11,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/compat/ibcompat" // devices ib:NAME
+	_ "github.com/goverbs/goverbs/usiw"            // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -28,7 +28,6 @@ const filler = 0x7b
 // end is one end of the connection.
 type end struct {
 	options
-	nic *usiw.NIC
 	ctx *verbs.Context
 	pd  *verbs.PD
 	mr  *verbs.MR
@@ -48,11 +47,7 @@ func newEnd(o options) (*end, error) {
 }
 
 func (e *end) open() (err error) {
-	// adds usiw0 to verbs.Devices(), or usiw0-plain
-	if e.nic, err = usiw.Register(usiw.ForDevice(e.device)); err != nil {
-		return err
-	}
-	dev, err := ibcompat.DeviceByName(e.device, ibcompat.Config{}) // also ib:NAME
+	dev, err := verbs.DeviceByName(e.device)
 	if err != nil {
 		return err
 	}
@@ -95,7 +90,6 @@ func (e *end) open() (err error) {
 
 func (e *end) close() {
 	e.ctx.CloseAll()
-	e.nic.Close()
 }
 
 // row chooses the GID that is sent to the peer.

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/compat/ibcompat" // devices ib:NAME
+	_ "github.com/goverbs/goverbs/usiw"            // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -35,12 +35,7 @@ func main() {
 }
 
 func run(ctx context.Context, device, listen string) error {
-	nic, err := usiw.Register(usiw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return err
-	}
-	defer nic.Close()
-	dev, err := ibcompat.DeviceByName(device, ibcompat.Config{}) // also ib:NAME
+	dev, err := verbs.DeviceByName(device)
 	if err != nil {
 		return err
 	}
@@ -90,7 +85,7 @@ func upper(request []byte) []byte { return []byte(strings.ToUpper(string(request
 
 // dial connects a client.
 func dial(ctx context.Context, address string, dev *verbs.Device) (*cm.Endpoint, error) {
-	return cm.DialEndpoint(ctx, address, cm.Config{Device: dev},
+	return cm.Dial(ctx, address, cm.Config{Device: dev},
 		cm.EndpointConfig{Messages: 1, MessageSize: messageSize})
 }
 

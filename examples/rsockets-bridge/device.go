@@ -6,25 +6,21 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/usiw" // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// openDevice returns the named device and a function that closes it. It checks that the device can
-// be opened. An unknown name is a usage error.
-func openDevice(name string) (dev *verbs.Device, closeDevice func() error, err error) {
+// findDevice returns the named device, which it has opened once to see that it can be. An unknown
+// name is a usage error.
+func findDevice(name string) (dev *verbs.Device, err error) {
 	if strings.HasPrefix(name, ibcompat.Prefix) {
-		return nil, nil, usage("--device %q: rsockets run on the device below it (%s)", name,
+		return nil, usage("--device %q: rsockets run on the device below it (%s)", name,
 			strings.TrimPrefix(name, ibcompat.Prefix))
 	}
-	nic, err := usiw.Register(usiw.ForDevice(name)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return nil, nil, err
-	}
-	if name == "auto" {
-		return cm.Auto, nic.Close, nil
+	if name == "auto" { // the address chooses; usiw0 if it is that of no device of the kernel
+		_, err := verbs.DeviceByName("usiw0")
+		return nil, err
 	}
 	if dev, err = verbs.DeviceByName(name); err == nil {
 		err = tryDevice(dev)
@@ -32,10 +28,7 @@ func openDevice(name string) (dev *verbs.Device, closeDevice func() error, err e
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
 		err = usage("--device %q: %v", name, op.Err)
 	}
-	if err != nil {
-		return nil, nil, errors.Join(err, nic.Close())
-	}
-	return dev, nic.Close, nil
+	return dev, err
 }
 
 // tryDevice opens a device and closes it.

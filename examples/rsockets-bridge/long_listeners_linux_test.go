@@ -212,7 +212,7 @@ func dialRSockets(args []string) error {
 
 func dialSIW(args []string) error {
 	return measure(args, func(nic *usiw.NIC, address string) error {
-		ep, err := cm.DialEndpoint(context.Background(), address, cm.Config{Device: nic.Device()}, noBuffers)
+		ep, err := cm.Dial(context.Background(), address, cm.Config{Device: nic.Device()}, noBuffers)
 		if err != nil {
 			return err
 		}
@@ -440,7 +440,7 @@ func TestFewDescriptors(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, nic.Close()) })
 			dial := func() (io.Closer, error) {
 				if kind == "siw" {
-					return cm.DialEndpoint(t.Context(), address, cm.Config{Device: nic.Device()}, noBuffers)
+					return cm.Dial(t.Context(), address, cm.Config{Device: nic.Device()}, noBuffers)
 				}
 				d := rsocket.Dialer{Config: rsocket.Config{Device: nic.Device()}}
 				return d.Dial("tcp", address)

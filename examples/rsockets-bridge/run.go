@@ -23,12 +23,9 @@ var errDrained = errors.New("open for longer than --drain-timeout after the sign
 func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	var s sockets
 	if o.rdma() {
-		dev, closeDevice, openErr := openDevice(o.device)
-		if openErr != nil {
-			return openErr
+		if s.device, err = findDevice(o.device); err != nil {
+			return err
 		}
-		defer func() { err = errors.Join(err, closeDevice()) }()
-		s.device = dev
 	}
 	b := &bridge{
 		target: o.dial, dial: s.dial,

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/compat/ibcompat" // devices ib:NAME
+	_ "github.com/goverbs/goverbs/usiw"            // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -41,12 +41,7 @@ func main() {
 }
 
 func run(ctx context.Context, device, listen string) error {
-	nic, err := usiw.Register(usiw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return err
-	}
-	defer nic.Close()
-	dev, err := ibcompat.DeviceByName(device, ibcompat.Config{}) // also ib:NAME
+	dev, err := verbs.DeviceByName(device)
 	if err != nil {
 		return err
 	}
@@ -126,7 +121,7 @@ func serve(ctx context.Context, ln *cm.Listener, pd *verbs.PD, word *verbs.MR) e
 
 // draw connects and draws numbers.
 func draw(ctx context.Context, address string, dev *verbs.Device, got func(n uint64) error) error {
-	ep, err := cm.DialEndpoint(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
+	ep, err := cm.Dial(ctx, address, cm.Config{Device: dev}, cm.EndpointConfig{Memory: 8})
 	if err != nil {
 		return err
 	}

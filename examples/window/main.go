@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/compat/ibcompat" // devices ib:NAME
+	_ "github.com/goverbs/goverbs/usiw"            // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -39,12 +39,7 @@ func main() {
 }
 
 func run(ctx context.Context, device, listen string) error {
-	nic, err := usiw.Register(usiw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return err
-	}
-	defer nic.Close()
-	dev, err := ibcompat.DeviceByName(device, ibcompat.Config{}) // also ib:NAME
+	dev, err := verbs.DeviceByName(device)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (w *window) join(ctx context.Context, dev *verbs.Device, addresses []string
 		t := &target{staging: 8}
 		w.targets = append(w.targets, t)
 		var err error
-		if t.ep, err = cm.DialEndpoint(ctx, address, cm.Config{Device: dev},
+		if t.ep, err = cm.Dial(ctx, address, cm.Config{Device: dev},
 			cm.EndpointConfig{Memory: 8 + stagingSize}); err != nil {
 			return err
 		}

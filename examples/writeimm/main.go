@@ -17,8 +17,8 @@ import (
 	"log"
 
 	"github.com/goverbs/goverbs/cm"
-	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
+	_ "github.com/goverbs/goverbs/compat/ibcompat" // devices ib:NAME
+	_ "github.com/goverbs/goverbs/usiw"            // devices usiw0 and usiw0-plain
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -33,12 +33,7 @@ func main() {
 }
 
 func run(ctx context.Context, device, listen string) error {
-	nic, err := usiw.Register(usiw.ForDevice(device)) // adds usiw0 to verbs.Devices(), or usiw0-plain
-	if err != nil {
-		return err
-	}
-	defer nic.Close()
-	dev, err := ibcompat.DeviceByName(device, ibcompat.Config{}) // also ib:NAME
+	dev, err := verbs.DeviceByName(device)
 	if err != nil {
 		return err
 	}
@@ -79,7 +74,7 @@ func receive(ctx context.Context, ln *cm.Listener) error {
 
 // write connects and writes text to the peer's memory.
 func write(ctx context.Context, address string, cfg cm.Config, text string) error {
-	ep, err := cm.DialEndpoint(ctx, address, cfg, cm.EndpointConfig{Memory: 4096})
+	ep, err := cm.Dial(ctx, address, cfg, cm.EndpointConfig{Memory: 4096})
 	if err != nil {
 		return err
 	}

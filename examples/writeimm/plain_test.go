@@ -7,11 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // An RNIC without RFC 7306 has no immediate data.
 func TestPlain(t *testing.T) {
-	require.ErrorIs(t, run(t.Context(), usiw.PlainName, "127.0.0.1:0"), verbs.ErrNotSupported)
+	require.ErrorIs(t, run(t.Context(), "usiw0-plain", "127.0.0.1:0"), verbs.ErrNotSupported)
 }

@@ -4,6 +4,7 @@ package forward
 
 import (
 	"context"
+	"strings"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/verbs"
@@ -14,6 +15,33 @@ const Prefix = "forward:"
 
 // Wrap returns the device "forward:NAME", which is not registered.
 func Wrap(below *verbs.Device) *verbs.Device { return verbs.NewDevice(&device{below}) }
+
+// Register has verbs.DeviceByName make prefix+NAME of each device NAME, by wrap. A process calls it
+// once for a prefix.
+func Register(prefix string, wrap func(below *verbs.Device) *verbs.Device) {
+	verbs.RegisterMaker(prefix, func(name string) (*verbs.Device, error) {
+		below, err := verbs.DeviceByName(strings.TrimPrefix(name, prefix))
+		if err != nil {
+			return nil, err
+		}
+		return verbs.NewDevice(renamed{wrap(below).Provider(), name}), nil
+	})
+}
+
+// renamed is a device with another name.
+type renamed struct {
+	verbs.ProviderDevice
+	name string
+}
+
+func (d renamed) Info() verbs.DeviceInfo {
+	info := d.ProviderDevice.Info()
+	info.Name = d.name
+	return info
+}
+
+// Unwrap has the connection manager.
+func (d renamed) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
 
 // device is verbs.ProviderDevice and cm.Provider.
 type device struct{ below *verbs.Device }

@@ -3,6 +3,7 @@
 package forward_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,10 +43,11 @@ func ends(t *testing.T, ln *cm.Listener, cfg cm.Config) (active, passive *cm.ID)
 		}
 		accepted <- r
 	}()
-	id, err := cm.Dial(ctx, ln.Addr().String(), cfg,
-		func(id *cm.ID) (*verbs.QP, error) { return newQP(id.Context()), nil }, cm.ConnParam{})
+	id, err := cm.Resolve(ctx, ln.Addr().String(), cfg)
 	require.NoError(t, err)
+	qp := newQP(id.Context())
 	t.Cleanup(func() { require.NoError(t, id.Close()) })
+	require.NoError(t, id.Connect(ctx, qp, cm.ConnParam{}))
 	r := <-accepted
 	require.NoError(t, r.err)
 	t.Cleanup(func() { require.NoError(t, r.id.Close()) })
@@ -53,12 +55,14 @@ func ends(t *testing.T, ln *cm.Listener, cfg cm.Config) (active, passive *cm.ID)
 }
 
 // TestAuto: a device and one that wraps it are both registered. Both would listen on one port: the
-// first of them does, and a connection is made by the first that can.
+// first of them does, and a connection is made by the first that can. A wrapper of a device that
+// the address has offered is not opened.
 func TestAuto(t *testing.T) {
 	hideFakes(t)
 	for _, wrapperFirst := range []bool{false, true} {
 		nic := newNIC(t)
-		providers := []verbs.ProviderDevice{nic.Provider(), forward.Wrap(nic).Provider()}
+		var opened atomic.Int32
+		providers := []verbs.ProviderDevice{nic.Provider(), counting{forward.Wrap(nic).Provider(), &opened}}
 		if wrapperFirst {
 			providers[0], providers[1] = providers[1], providers[0]
 		}
@@ -78,17 +82,32 @@ func TestAuto(t *testing.T) {
 					verbs.Unregister(d)
 				}
 			})
-			ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{Device: cm.Auto})
+			ln, err := cm.Listen(soon(t), "127.0.0.1:0", cm.Config{})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, ln.Close()) })
 			require.Len(t, ln.Devices(), 1)
 			require.Same(t, registered[0], ln.Devices()[0])
-			active, passive := ends(t, ln, cm.Config{Device: cm.Auto})
+			active, passive := ends(t, ln, cm.Config{})
 			require.Same(t, registered[0], active.Context().Device())
 			require.Same(t, registered[0], passive.Context().Device())
+			require.Equal(t, wrapperFirst, opened.Load() > 0)
 		})
 	}
 }
+
+// counting is a device that counts how often it is opened.
+type counting struct {
+	verbs.ProviderDevice
+	opened *atomic.Int32
+}
+
+func (d counting) Open(owner *verbs.Context) (verbs.ProviderContext, error) {
+	d.opened.Add(1)
+	return d.ProviderDevice.Open(owner)
+}
+
+// Unwrap has the connection manager.
+func (d counting) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
 
 // TestBelowEndsFirst: the device below goes away under handles that are in use. They notice, and
 // can all be closed.

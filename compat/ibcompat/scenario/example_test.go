@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/usiw"
 )
 
@@ -17,7 +18,7 @@ import (
 func Example() {
 	var fabrics []scenario.Fabric
 	for name, cfg := range map[string]usiw.Config{"with": {},
-		"without": {Without: usiw.ForDevice(usiw.PlainName).Without}} {
+		"without": {Without: ext.Operations}} {
 		nic, err := usiw.New(cfg)
 		if err != nil {
 			log.Fatal(err)

@@ -49,7 +49,7 @@ func TestOneHostCredit(t *testing.T) {
 				}
 				return errors.Join(exchange(ctx, b), b.Close())
 			})
-			a, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
+			a, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
 			require.NoError(t, err)
 			closes(t, accepted, "Accept") // see lostSends
 			require.NoError(t, errors.Join(exchange(ctx, a), a.Close()))

@@ -67,7 +67,7 @@ func lostByShutdown(t *testing.T, from, to *site) int {
 		answers.Wait()
 		return errors.Join(ctx.Err(), b.Close())
 	})
-	a, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
+	a, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
 	require.NoError(t, err)
 	closes(t, accepted, "Accept") // see lostSends
 	sends := make([]verbs.SendWR, completed)
@@ -142,7 +142,7 @@ func lostByBoth(t *testing.T, from, to *site) int {
 		}
 		return talk(b, false)
 	})
-	a, err := cm.DialEndpoint(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
+	a, err := cm.Dial(ctx, ln.Addr().String(), cm.Config{Device: from.dev}, cfg)
 	require.NoError(t, err)
 	closes(t, accepted, "Accept") // see lostSends
 	require.NoError(t, talk(a, true))

@@ -91,9 +91,9 @@ func writer(b *testing.B, dev *verbs.Device, length int) func(lists int) time.Du
 			}
 		}
 	}()
-	id, err := cm.Dial(limit, ln.Addr().String(), cm.Config{Context: ctxs[0]},
-		func(*cm.ID) (*verbs.QP, error) { return qps[0], nil }, cm.ConnParam{})
+	id, err := cm.Resolve(limit, ln.Addr().String(), cm.Config{Context: ctxs[0]})
 	require.NoError(b, err)
+	require.NoError(b, id.Connect(limit, qps[0], cm.ConnParam{}))
 	other := <-accepted
 	require.NotNil(b, other)
 	b.Cleanup(func() { require.NoError(b, id.Close()); require.NoError(b, other.Close()) })

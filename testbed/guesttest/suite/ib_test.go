@@ -111,7 +111,11 @@ func ibFabric(t *testing.T, column string) verbstest.Fabric {
 		case "rxe0", "siw0":
 			in[name] = kernel(t, below)
 		default:
-			nic, err := usiw.New(usiw.ForDevice(below))
+			cfg := usiw.Config{Name: below}
+			if below == "usiw0-plain" {
+				cfg.Without = ext.Operations
+			}
+			nic, err := usiw.New(cfg)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, nic.Close()) })
 			in[name] = nic.Device()
@@ -233,9 +237,9 @@ func TestComposedContention(t *testing.T) {
 			id, _ := req.Accept(limit, target, cm.ConnParam{})
 			accepted <- id
 		}()
-		id, err := cm.Dial(limit, ln.Addr().String(), cm.Config{Context: actx},
-			func(*cm.ID) (*verbs.QP, error) { return qp, nil }, cm.ConnParam{})
+		id, err := cm.Resolve(limit, ln.Addr().String(), cm.Config{Context: actx})
 		require.NoError(t, err)
+		require.NoError(t, id.Connect(limit, qp, cm.ConnParam{}))
 		other := <-accepted
 		require.NotNil(t, other)
 		defer func() { require.NoError(t, id.Close()); require.NoError(t, other.Close()) }()

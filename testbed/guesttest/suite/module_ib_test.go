@@ -114,7 +114,7 @@ func TestModuleNative(t *testing.T) {
 				}
 				accepted <- ep
 			}()
-			a, err := cm.DialEndpoint(limit, ln.Addr().String(), cm.Config{Device: f.Active}, cfg)
+			a, err := cm.Dial(limit, ln.Addr().String(), cm.Config{Device: f.Active}, cfg)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, a.Close()) }()
 			b := <-accepted

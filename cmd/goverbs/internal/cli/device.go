@@ -29,7 +29,7 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 	if !f.Changed {
 		return nic, nil // even if the other devices cannot be listed
 	}
-	dev, err := devices.Choose(f.Value.String(), nic)
+	dev, err := devices.Choose(f.Value.String())
 	if op := new(verbs.OpError); errors.As(err, &op) && errors.Is(err, verbs.ErrNoDevice) {
 		known := []string{devices.Auto}
 		for _, d := range devices.Names(nic) {
@@ -44,7 +44,7 @@ func chosenDevice(cmd *cobra.Command, nic *verbs.Device) (*verbs.Device, error) 
 // option --device names.
 func nicConfig(cmd *cobra.Command) usiw.Config {
 	if f := cmd.Flag(deviceFlag); f != nil {
-		return usiw.ForDevice(f.Value.String())
+		return devices.NICConfig(f.Value.String())
 	}
 	return usiw.Config{}
 }

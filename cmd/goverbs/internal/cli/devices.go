@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -35,7 +34,7 @@ func newDevices() *cobra.Command {
 			if only, err = chosenDevice(cmd, nic); err != nil {
 				return err
 			}
-			if only == cm.Auto {
+			if only == nil {
 				return usage(cmd, "--%s %s: there is no address that could choose", deviceFlag, devices.Auto)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/internal/forward"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
@@ -22,7 +21,7 @@ const programVariable = "GOVERBS_TEST_FORWARDING_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
-		devices.AddWrap(strings.TrimSuffix(forward.Prefix, ":"), forward.Wrap)
+		forward.Register(forward.Prefix, forward.Wrap)
 		os.Exit(Main())
 	}
 	os.Exit(m.Run())

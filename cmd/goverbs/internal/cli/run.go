@@ -14,7 +14,7 @@ import (
 )
 
 // runDevices are the devices that a program can be given.
-var runDevices = []cobra.Completion{"usiw0", usiw.PlainName, "ib:usiw0", "ib:" + usiw.PlainName}
+var runDevices = []cobra.Completion{"usiw0", "usiw0-plain", "ib:usiw0", "ib:usiw0-plain"}
 
 // runOptions are the options of the run command.
 type runOptions struct {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/clitest"
 	"github.com/goverbs/goverbs/compat/ibcompat"
-	"github.com/goverbs/goverbs/usiw"
 )
 
 var stepOrder = []string{"connect", "send", "write", "read", "write-imm", "imm64", "masked-fetchadd", "masked-cmpswap",
@@ -116,11 +115,11 @@ func TestDemoLacks(t *testing.T) {
 // The RNIC without RFC 7306 has everything that it should: the operations it lacks are skipped, and
 // all others verified.
 func TestDemoPlain(t *testing.T) {
-	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--clients", "2", "--device", usiw.PlainName)
+	r := clitest.Run(t, "demo", "--json", "--ops", "50", "--clients", "2", "--device", "usiw0-plain")
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	require.Empty(t, r.Stderr)
 	got := decodeResult(t, r.Stdout)
-	require.Equal(t, usiw.PlainName, got.Device)
+	require.Equal(t, "usiw0-plain", got.Device)
 	require.True(t, got.OK)
 	var skipped []string
 	for _, s := range got.Steps {

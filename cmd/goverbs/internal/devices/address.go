@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/internal/netdev"
 	"github.com/goverbs/goverbs/verbs"
@@ -21,7 +20,7 @@ func OwnAddress(dev *verbs.Device) (netip.Addr, error) {
 			dev = d
 		}
 	}
-	if dev == cm.Auto || UserSpace(dev) {
+	if dev == nil || UserSpace(dev) {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
 	}
 	a, err := netdev.Own(dev)

@@ -7,10 +7,12 @@ package devices
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/compat/ibcompat"
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -33,49 +35,37 @@ func WithNIC(ctx context.Context, cfg usiw.Config, f func(nic *verbs.Device) err
 	return errors.Join(err, nic.Close())
 }
 
-// All lists the devices of the process: nic alone, which is the RNIC of WithNIC, if the others
-// cannot be listed.
+// All lists the devices of the process, without those that exist because they were asked for by
+// name: nic alone, which is the RNIC of WithNIC, if the others cannot be listed.
 func All(nic *verbs.Device) []*verbs.Device {
 	all, err := verbs.Devices()
 	if err != nil {
 		return []*verbs.Device{nic}
 	}
-	return all
+	return slices.DeleteFunc(all, func(d *verbs.Device) bool {
+		return d != nic && (d.Name() == Plain || strings.HasPrefix(d.Name(), ibcompat.Prefix))
+	})
 }
 
-// Choose returns the device of a name, the inverse of Name. nic is the RNIC of WithNIC, which is
-// found by its name even where other devices cannot be listed; for usiw.PlainName it is made with
-// usiw.ForDevice. For an unknown name the error Is verbs.ErrNoDevice and lists the known names.
-func Choose(name string, nic *verbs.Device) (*verbs.Device, error) {
-	switch name {
-	case nic.Name():
-		return nic, nil
-	case Auto:
-		return cm.Auto, nil
+// Plain is the user-space RNIC without RFC 7306.
+const Plain = "usiw0-plain"
+
+// NICConfig returns the Config of the process's user-space RNIC if the option --device has a value:
+// that of usiw0-plain, also if a device wraps it, or else that of usiw0.
+func NICConfig(device string) usiw.Config {
+	if device[strings.LastIndexByte(device, ':')+1:] != Plain {
+		return usiw.Config{}
 	}
-	kind, below, _ := strings.Cut(name, ":")
-	if kind == "ib" && strings.HasPrefix(below, ibcompat.Prefix) {
-		return verbs.DeviceByName(name) // which does not have it: there is one ib: device of each device
-	}
-	if wrap := wraps[kind]; wrap != nil && below != "" && below != Auto {
-		dev, err := Choose(below, nic)
-		if err != nil {
-			return nil, err
-		}
-		return wrap(dev)
+	return usiw.Config{Name: Plain, Without: ext.Operations}
+}
+
+// Choose returns the device of a name, the inverse of Name: nil for Auto. For an unknown name the
+// error Is verbs.ErrNoDevice and lists the devices that are present.
+func Choose(name string) (*verbs.Device, error) {
+	if name == Auto {
+		return nil, nil
 	}
 	return verbs.DeviceByName(name)
-}
-
-// wraps makes devices of others. What has the key KIND makes KIND:NAME of the device NAME.
-var wraps = map[string]func(below *verbs.Device) (*verbs.Device, error){
-	"ib": func(below *verbs.Device) (*verbs.Device, error) { return ibcompat.Wrap(below, ibcompat.Config{}) },
-}
-
-// AddWrap gives Choose a kind of devices that wrap others: KIND:NAME is what wrap makes of the
-// device NAME. It is called before the command line is executed.
-func AddWrap(kind string, wrap func(below *verbs.Device) *verbs.Device) {
-	wraps[kind] = func(below *verbs.Device) (*verbs.Device, error) { return wrap(below), nil }
 }
 
 // Named is the name of a device that can be chosen, and what it is.
@@ -95,15 +85,15 @@ func Names(nic *verbs.Device) []Named {
 		info := d.Info()
 		add(info.Name, info.Provider+", "+info.Transport.String(), d)
 	}
-	if nic.Name() != usiw.PlainName {
-		add(usiw.PlainName, "usiw, iWARP, without RFC 7306", nic)
+	if nic.Name() != Plain {
+		add(Plain, "usiw, iWARP, without RFC 7306", nic)
 	}
 	return append(names, wrapped...)
 }
 
 // Name returns the name by which Choose finds a device.
 func Name(dev *verbs.Device) string {
-	if dev == cm.Auto {
+	if dev == nil {
 		return Auto
 	}
 	return dev.Name()
@@ -130,5 +120,5 @@ func UserSpace(dev *verbs.Device) bool {
 // passes on to one.
 func Complete(dev *verbs.Device) bool {
 	name := dev.Name()
-	return UserSpace(dev) && usiw.ForDevice(name).Without == 0 && !strings.HasPrefix(name, ibcompat.Prefix)
+	return UserSpace(dev) && NICConfig(name).Without == 0 && !strings.HasPrefix(name, ibcompat.Prefix)
 }

@@ -57,15 +57,15 @@ func TestDevicesOne(t *testing.T) {
 
 // The RNIC without RFC 7306 is listed only on request.
 func TestDevicesPlain(t *testing.T) {
-	require.NotContains(t, clitest.Run(t, "devices").Stdout, usiw.PlainName)
-	r := clitest.Run(t, "devices", "--device", usiw.PlainName)
+	require.NotContains(t, clitest.Run(t, "devices").Stdout, Plain)
+	r := clitest.Run(t, "devices", "--device", Plain)
 	require.Equal(t, clitest.Done, r.Code, r.Stderr)
 	out := clitest.Lines(t, r.Stdout)
 	require.GreaterOrEqual(t, len(out), 2) // then the reason if kernel devices cannot be listed
 	require.Regexp(t, `^usiw0-plain +usiw +iWARP +([0-9a-f]{4}:){3}[0-9a-f]{4} +1 active +- +none$`, out[1])
 
 	// The device is the same in every process, and for a wrong name the known ones are listed.
-	require.Equal(t, out, clitest.Lines(t, clitest.Run(t, "devices", "--device", usiw.PlainName).Stdout))
+	require.Equal(t, out, clitest.Lines(t, clitest.Run(t, "devices", "--device", Plain).Stdout))
 	for _, wrong := range []string{"usiw0-plan", "ib:usiw1-plain", "usiw0-plain:", "usiw0-plain:usiw0", "ib:ib:usiw0"} {
 		r = clitest.Run(t, "devices", "--device", wrong)
 		require.Equal(t, clitest.Usage, r.Code, wrong)
@@ -126,7 +126,7 @@ func TestDevicesVerbose(t *testing.T) {
 	r := clitest.Run(t, "devices", "-v")
 	require.Equal(t, clitest.Done, r.Code)
 	for _, want := range []string{"hca_id:\tusiw0\n", "\tmax_qp:\t\t\t\t65536\n",
-		"\tgoverbs:\n\t\tprovider:\t\tsiw\n\t\tmax_inline_data:\t", "ATOMIC_GLOB (2)\n", "\t\t\tmax_msg_sz:\t",
+		"\tgoverbs:\n\t\tprovider:\t\tusiw\n\t\tmax_inline_data:\t", "ATOMIC_GLOB (2)\n", "\t\t\tmax_msg_sz:\t",
 		"\t\t\tmasked-cmp-swap:\tnative\n"} {
 		require.Contains(t, r.Stdout, want)
 	}

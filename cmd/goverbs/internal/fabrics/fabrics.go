@@ -15,11 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goverbs/goverbs/cm"
 	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
-	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -58,12 +56,7 @@ func run(ctx context.Context, nic *verbs.Device, o Options) (r report, err error
 	if len(scenarios) == 0 {
 		return r, fmt.Errorf("no scenario's name begins with %s", strings.Join(o.Only, " or "))
 	}
-	plain, err := usiw.New(usiw.ForDevice(usiw.PlainName))
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, plain.Close()) }()
-	h := &host{nic: nic, plain: plain.Device()}
+	h := new(host)
 	defer func() { err = errors.Join(err, h.close()) }()
 	var fabrics []scenario.Fabric
 	r.Missing = []missing{}
@@ -130,7 +123,7 @@ func (o *Options) columns(nic *verbs.Device) []string {
 // present returns all columns of this host: every device, and for each iWARP device of the kernel
 // also usiw0 connecting to it.
 func present(nic *verbs.Device) []string {
-	list := []string{nic.Name(), usiw.PlainName}
+	list := []string{nic.Name(), devices.Plain}
 	for _, d := range devices.All(nic) {
 		if d == nic {
 			continue
@@ -145,8 +138,7 @@ func present(nic *verbs.Device) []string {
 
 // host has the devices of the process.
 type host struct {
-	nic, plain *verbs.Device
-	wrapped    []*verbs.Device
+	wrapped []*verbs.Device
 }
 
 // close closes the wrapped devices.
@@ -176,17 +168,7 @@ func (h *host) fabric(column string) (f scenario.Fabric, err error) {
 
 // wrap returns the device ib:NAME.
 func (h *host) wrap(name string) (*verbs.Device, error) {
-	in := h.plain
-	if name != usiw.PlainName {
-		var err error
-		if in, err = devices.Choose(name, h.nic); err != nil {
-			return nil, err
-		}
-	}
-	if in == cm.Auto {
-		return nil, fmt.Errorf("%w: %s is none that can be wrapped", verbs.ErrNoDevice, name)
-	}
-	dev, err := ibcompat.Wrap(in, ibcompat.Config{})
+	dev, err := verbs.DeviceByName(ibcompat.Prefix + name)
 	if err == nil {
 		h.wrapped = append(h.wrapped, dev)
 	}

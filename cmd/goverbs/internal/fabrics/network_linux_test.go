@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/cmd/goverbs/internal/devices"
 	"github.com/goverbs/goverbs/compat/ibcompat"
 	"github.com/goverbs/goverbs/compat/ibcompat/scenario"
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/usiw"
 	"github.com/goverbs/goverbs/verbs"
@@ -38,7 +40,7 @@ func TestKernelTwoHosts(t *testing.T) {
 		slow(t, "1", "d1", "3%")
 		slow(t, "2", "d2", "3%")
 		const listen = "10.77.0.2:0"
-		usiw, plain := newNIC(t, usiw.Config{}), newNIC(t, usiw.ForDevice(usiw.PlainName))
+		usiw, plain := newNIC(t, usiw.Config{}), newNIC(t, usiw.Config{Name: devices.Plain, Without: ext.Operations})
 		columns := []column{
 			{name: "siw1+siw2", active: kernelDevice(t, "siw1"), passive: kernelDevice(t, "siw2"), listen: listen,
 				host: "h2"},

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+package usiw
+
+import "github.com/goverbs/goverbs/verbs"
+
+// rfc7306 are the operations that RFC 7306 adds.
+var rfc7306 = func() (set verbs.OpSet) {
+	for _, s := range together {
+		set |= s
+	}
+	return set
+}()
+
+// byName has the Configs of the NICs that verbs.DeviceByName makes: with everything, and without
+// RFC 7306, which is an iWARP RNIC as there are others.
+var byName = map[string]Config{
+	"usiw0":       {Name: "usiw0"},
+	"usiw0-plain": {Name: "usiw0-plain", Without: rfc7306},
+}
+
+func init() {
+	verbs.RegisterMaker("usiw", func(name string) (*verbs.Device, error) {
+		cfg, ok := byName[name]
+		if !ok {
+			return nil, verbs.ErrNoDevice
+		}
+		nic, err := New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return nic.Device(), nil
+	})
+}
