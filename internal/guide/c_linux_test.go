@@ -86,7 +86,7 @@ func TestCFunctions(t *testing.T) {
 	_, table, found := strings.Cut(read(t, path), "\n## From C to Go\n")
 	require.True(t, found)
 	named := make(map[string]bool)
-	for line := range strings.Lines(table) {
+	for line := range strings.Lines(strings.ReplaceAll(table, "\n  ", " ")) { // items in one line
 		cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
 		if !strings.HasPrefix(line, "| `") && !strings.HasPrefix(line, "- `") {
 			continue
