@@ -2,7 +2,11 @@
 
 package usiw
 
-import "github.com/goverbs/goverbs/verbs"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // rfc7306 are the operations that RFC 7306 adds.
 var rfc7306 = func() (set verbs.OpSet) {
@@ -26,8 +30,8 @@ func init() {
 			return nil, verbs.ErrNoDevice
 		}
 		nic, err := New(cfg)
-		if err != nil {
-			return nil, err
+		if err != nil { // a NIC that is not registered has the name
+			return nil, fmt.Errorf("%w named %q (usiw.Register adds a NIC to verbs.Devices): %w", verbs.ErrNoDevice, name, err)
 		}
 		return nic.Device(), nil
 	})
