@@ -16,5 +16,6 @@ func ExampleTagged() {
 	h, err := ddp.ParseTagged(b)
 	fmt.Printf("%v %#x %d %v\n", ddp.IsTagged(b[0]), h.STag, h.TO, err)
 	// Output:
-	// c1 40 1a 2b 3c 01 00 00 00 00 00 00 10 00 true 0x1a2b3c01 4096 <nil>
+	// c1 40 1a 2b 3c 01 00 00 00 00 00 00 10 00
+	// true 0x1a2b3c01 4096 <nil>
 }

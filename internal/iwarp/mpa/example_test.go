@@ -21,7 +21,8 @@ func ExampleFrame() {
 	got, n, err := mpa.ParseFrame(b)
 	fmt.Printf("%d bytes, CRC %v, revision %d, %q, %v\n", n, got.CRC, got.Rev, got.PrivateData, err)
 	// Output:
-	// "MPA ID Req Frame@\x01\x00\x02hi" 22 bytes, CRC true, revision 1, "hi", <nil>
+	// "MPA ID Req Frame@\x01\x00\x02hi"
+	// 22 bytes, CRC true, revision 1, "hi", <nil>
 }
 
 // An FPDU: the length of the ULPDU, the ULPDU, padding, and the CRC over all of these.

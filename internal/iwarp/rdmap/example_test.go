@@ -24,5 +24,6 @@ func ExampleAtomicRequest() {
 	fmt.Println(r.Op, r.TO, err)
 	fmt.Println(rdmap.FetchAdd(37, r.AddSwap, r.AddSwapMask))
 	// Output:
-	// FetchAdd 4096 <nil> 42
+	// FetchAdd 4096 <nil>
+	// 42
 }
