@@ -90,9 +90,10 @@ echo "== ${#files[@]} files changed since $(git describe --always "$since"), ${#
 
 failed=
 step() {
-	echo "== $1"
+	local what=$1
 	shift
-	"$@" || failed="$failed $1 $2"
+	echo "== $what"
+	"$@" || failed="$failed${failed:+;} ${what%%:*}"
 }
 
 format() {
