@@ -19,7 +19,7 @@ export GOFLAGS="${GOFLAGS-$(go env GOFLAGS)} -buildvcs=false" # git may not read
 # The tests that take longest, and the variants of the conformance suite besides the default.
 slow='^Test(BigLoad|BigLoadSends|ScaleOperations|ClientsKilled|ManyDials|IdleMemory|HandFails|HandPSNs|HandPatient|HandTrialEnds)$'
 slow+='|^TestVerbs$/^(NoCRC|Rev1|SmallMTU|Plain)$|^TestVerbsIWARP$/^(plain|mixed)$'
-limited=(usiw cm rsocket compat/ibcompat internal/forward internal/fakeverbs)
+limited=(usiw cm rsocket compat/ibcompat internal/forward)
 part='^Example|^TestVerbs$/^(Defaults|Send|Write|Connect|Lifetime)$|^TestVerbsIWARP$/^full$'
 part+='|^TestConformance$/^(Send|Write|Connect|Lifetime)$|^TestConformance$//^(Send|Write|Connect|Lifetime)$'
 part+='|^Test(EndpointDo|EndpointMessages|EndpointRPC|Conn|HTTP|Print|Model)$'
