@@ -40,7 +40,7 @@ func kernelMissing() error {
 	return err
 }
 
-// kernelDevices lists the present kernel devices.
+// kernelDevices lists the kernel devices currently present.
 func kernelDevices() ([]*Device, error) {
 	lib, err := kernelLibrary()
 	if err != nil {

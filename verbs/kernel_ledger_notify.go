@@ -6,8 +6,8 @@ package verbs
 
 import "math"
 
-// ring wakes a goroutine that waits for the CQ, because the provider itself added a completion to
-// soft.
+// ring wakes a goroutine that waits for the CQ. It is called when the provider itself has added a
+// completion to soft.
 func (cq *ledgerCQ) ring() {
 	if cq.armed && cq.due() {
 		cq.armed = false

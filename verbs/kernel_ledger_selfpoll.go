@@ -6,8 +6,8 @@ package verbs
 
 import "time"
 
-// relieve polls completions from the device before requests that the program does not see fill its
-// queue. It returns false if the CQ is gone.
+// relieve polls the device, so that completions the program does not see cannot fill its queue. It
+// returns false if the CQ is gone.
 func (cq *ledgerCQ) relieve() bool {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()

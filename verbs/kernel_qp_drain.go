@@ -19,8 +19,8 @@ const (
 	markRecv
 )
 
-// markID holds the wr_ids of the marks. A wr_id of the program equals one with a probability of 1
-// in 2^64.
+// markID holds the wr_ids of the marks. The chance that a wr_id of the program equals one of them
+// is 1 in 2^64.
 var markID = [2]uint64{rand.Uint64(), rand.Uint64()}
 
 // Drain waits for the completions of a QP in ERR.

@@ -78,7 +78,7 @@ func explainModify(err error, from, to QPState, mask QPAttrMask, attr *QPAttr) e
 		from, to, mask, *attr)
 }
 
-// reset returns the QP to its initial state. Posted requests are discarded, without completions.
+// reset moves the QP to RESET. Posted requests are discarded, without completions.
 func (q *kernelQP) reset() error {
 	from := q.state.Swap(uint32(QPStateReset)) // no more posts
 	q.barrier()

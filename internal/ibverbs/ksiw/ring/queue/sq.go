@@ -6,7 +6,7 @@ package queue
 type SQ struct {
 	ring []Send
 	put  uint32 // entries written so far
-	told uint32 // entries covered by the last doorbell decision
+	told uint32 // put at the last Tell
 	bell func() error
 }
 
