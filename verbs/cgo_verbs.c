@@ -108,7 +108,7 @@ int gv_open(const char *name, uint64_t guid, uintptr_t *ctx, int *async_fd) {
 			*async_fd = CONTEXT(*ctx)->async_fd;
 		break;
 	}
-	lib.ibv_free_device_list(list); // the open device keeps what it needs
+	lib.ibv_free_device_list(list); // an open device retains what it needs
 	return rc;
 }
 
@@ -118,7 +118,7 @@ uint32_t gv_pd_handle(uintptr_t pd) { return PD(pd)->handle; }
 
 int gv_channel_fd(uintptr_t ch) { return CHANNEL(ch)->fd; }
 
-int gv_close(uintptr_t ctx) { return lib.ibv_close_device(CONTEXT(ctx)) ? GV_NO_ERRNO : 0; } // 0, or -1 without errno by the manual
+int gv_close(uintptr_t ctx) { return lib.ibv_close_device(CONTEXT(ctx)) ? GV_NO_ERRNO : 0; } // 0, or -1 without errno
 
 void gv_fork_init(void) { lib.ibv_fork_init(); }
 
@@ -266,7 +266,7 @@ int gv_query_gid(uintptr_t ctx, uint32_t port, uint32_t index, struct gv_gid *ou
 	memset(out, 0, sizeof *out);
 	if (!lib._ibv_query_gid_ex)
 		return EOPNOTSUPP;
-	int rc = lib._ibv_query_gid_ex(CONTEXT(ctx), port, index, &e, 0, sizeof e); // 0 or an errno; ENODATA for an empty entry
+	int rc = lib._ibv_query_gid_ex(CONTEXT(ctx), port, index, &e, 0, sizeof e); // 0 or an errno; ENODATA: empty entry
 	if (rc)
 		return result(rc);
 	memcpy(out->raw, e.gid.raw, sizeof out->raw);
@@ -364,7 +364,7 @@ int gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t len, uint64_t iova, unsigned 
 	errno = 0;
 	if (lib.ibv_reg_mr_iova2)
 		return registered(lib.ibv_reg_mr_iova2(PD(pd), (void *)addr, len, iova, access), out, keys); // NULL and errno
-	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; // hints: the library, too, drops those that a driver does not support
+	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; // hints: the library drops unsupported ones too
 	if (iova == addr)
 		mr = lib.ibv_reg_mr(PD(pd), (void *)addr, len, (int)access); // NULL and errno
 	else if (lib.ibv_reg_mr_iova)

@@ -476,7 +476,7 @@ struct ibv_async_event {
 	unsigned int event_type;
 };
 
-// Objects, allocated by the library.
+// Objects. The library allocates them.
 
 struct ibv_pd;
 

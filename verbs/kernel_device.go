@@ -20,7 +20,7 @@ type kernelDevice struct {
 	mu     sync.Mutex // guards the fields below
 	probed bool
 	inline int  // largest max_inline_data of a QP
-	writes bool // QPs for Atomic Writes can be made
+	writes bool // QPs can be created with Atomic Writes
 }
 
 type deviceKey struct {

@@ -10,8 +10,8 @@ import (
 )
 
 // ledgerCQ is the CQ of a device that breaks promises of libibverbs. All completions pass through
-// soft: completions of the device are entered into the ledgers of the QPs, and the ledgers release
-// each finished request in order.
+// soft: a completion from the device is entered into the ledger of its queue, which releases
+// finished requests in order.
 type ledgerCQ struct {
 	kernelCQ
 	unsolicited bool // the device never treats a completion as solicited

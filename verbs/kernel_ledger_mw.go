@@ -215,8 +215,8 @@ func (l *windowLedger) release(q *ledgerQP) {
 	}
 }
 
-// renew replaces the library's window by a new one. If that fails, the program's handle can only be
-// closed. The caller holds use and mu.
+// renew replaces the library's window with a new one. If that fails, the program's handle can only
+// be closed. The caller holds use and mu.
 func (l *windowLedger) renew(w *ledgerMW) {
 	if w.c.Dealloc() != nil {
 		return // it is still bound

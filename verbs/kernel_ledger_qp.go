@@ -14,8 +14,8 @@ import (
 )
 
 // ledgerQP is the QP of a device that breaks libibverbs' promises about order and flushing. Every
-// request is in a ledger, and every request is posted to the device as signaled. In ERR, all
-// requests are flushed by the time the call that moved the QP there returns.
+// request is tracked in a ledger, a shadow of the device's queue, and is posted to the device as
+// signaled. In ERR, all requests are flushed by the time the call that moved the QP there returns.
 type ledgerQP struct {
 	kernelQP
 	driver ledgerDriver

@@ -83,7 +83,7 @@ func (q *kernelQP) reset() error {
 	from := q.state.Swap(uint32(QPStateReset)) // no more posts
 	q.barrier()
 	if err := q.tell(&QPAttr{State: QPStateReset}, QPAttrState); err != nil {
-		q.state.Store(from) // where the device's QP still is
+		q.state.Store(from) // the device's QP is still in this state
 		q.failLocked(err)
 		return err
 	}

@@ -47,7 +47,7 @@ func (r *rxeRegions) deny(pd ibverbs.PD, sgl []SGE, write bool) *AccessError {
 	defer r.RUnlock()
 	for i, e := range sgl {
 		if e.Length == 0 {
-			continue // the key does not count
+			continue // the key is not checked
 		}
 		why := &AccessError{Key: e.LKey, Addr: e.Addr, Length: uint64(e.Length), Element: i}
 		m, ok := r.byKey[e.LKey]

@@ -82,7 +82,7 @@ func (q *ringQP) Modify(a *ibverbs.QPAttr, mask uint32) error {
 // everything it has.
 const ringQueryMask = QPAttrState | QPAttrAccessFlags | QPAttrPort | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic
 
-// Query asks the kernel.
+// Query queries the kernel.
 func (q *ringQP) Query(attr *ibverbs.QPAttr) error {
 	a, err := uverbs.QueryQP(q.fd, q.handle, uint32(ringQueryMask))
 	if err != nil {

@@ -72,7 +72,7 @@ func (r *ringContext) AllocPD() (ibverbs.PD, error) {
 // ringMR is a region of a ringPD.
 type ringMR struct{ ibverbs.MR }
 
-// Rereg replaces a ringPD by the library's PD and reregisters the region.
+// Rereg replaces a ringPD with the library's PD and reregisters the region.
 func (m ringMR) Rereg(flags int, pd ibverbs.PD, addr uintptr, length int, access uint32) (int, error) {
 	if to, ok := pd.(ringPD); ok {
 		pd = to.PD

@@ -84,13 +84,13 @@ type PD interface {
 
 // AH is an address handle.
 type AH interface {
-	Handle() uint64 // in Ext
+	Handle() uint64 // number of the object in Ext
 	Destroy() error
 }
 
 // MR is a memory region. Its methods are not called concurrently.
 type MR interface {
-	Handle() uint64 // in Ext
+	Handle() uint64 // number of the object in Ext
 	Keys() Keys     // may change with Rereg
 	// Rereg returns the result of ibv_rereg_mr: 0, one of the Rereg constants, or another negative
 	// number if the region is lost. The error is the errno.
@@ -100,7 +100,7 @@ type MR interface {
 
 // MW is a memory window.
 type MW interface {
-	Handle() uint64 // in Ext
+	Handle() uint64 // number of the object in Ext
 	RKey() uint32   // the current key: binding a type 1 window changes it
 	Dealloc() error
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Package ibverbs is the seam between package verbs and kernel devices: the calls of libibverbs as
-// Go interfaces over flat records, one interface per object.
+// Go interfaces over flat records, one interface per kind of object.
 //
 //	handles (verbs.QP, verbs.CQ, ...)
 //	    |  SendWR, WC, QPAttr: the public records
@@ -20,7 +20,7 @@
 //	func (p pd) AllocMW(typ int) (ibverbs.MW, error) { return nil, syscall.EOPNOTSUPP }
 //
 // A wrapper that returns objects of its own gets them back as arguments, for example as the CQs of
-// a QP. It must replace them by the objects they wrap before it passes the call on.
+// a QP. It must replace them with the objects they wrap before it passes the call on.
 //
 // The records have the layout of the C structures in verbs/cgo_verbs.h, which is checked at compile
 // time, so C reads requests from Go's lists and writes completions into them. They hold no

@@ -289,7 +289,7 @@ func (d *Device) find(p *pd, key uint32, addr uint64, n, rights uint32) ([]byte,
 	if m == nil || m.pd != p || m.access&rights != rights {
 		return nil, false
 	}
-	off := addr - m.iova // huge if it is before the region
+	off := addr - m.iova // wraps to a huge value before the region
 	if off > m.length || uint64(n) > m.length-off {
 		return nil, false
 	}

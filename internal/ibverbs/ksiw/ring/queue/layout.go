@@ -23,7 +23,7 @@ const (
 	OpRead         Opcode = 1
 	OpReadLocalInv Opcode = 2
 	OpSend         Opcode = 3
-	OpImmediate    Opcode = 4 // SIW_OP_SEND_WITH_IMM; Immediate Data, where the kernel has RFC 7306
+	OpImmediate    Opcode = 4 // SIW_OP_SEND_WITH_IMM; Immediate Data, if the kernel has RFC 7306
 	OpSendInv      Opcode = 5
 	OpFetchAdd     Opcode = 6
 	OpCmpSwap      Opcode = 7
