@@ -416,7 +416,8 @@ int gv_destroy_comp_channel(uintptr_t ch) { return result(lib.ibv_destroy_comp_c
 
 int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, int vector, uintptr_t *out, int *room) {
 	errno = 0;
-	int rc = made(lib.ibv_create_cq(CONTEXT(ctx), cqe, (void *)(uintptr_t)cookie, CHANNEL(ch), vector), out); // NULL and errno
+	// NULL and errno
+	int rc = made(lib.ibv_create_cq(CONTEXT(ctx), cqe, (void *)(uintptr_t)cookie, CHANNEL(ch), vector), out);
 	if (rc == 0)
 		*room = CQ(*out)->cqe;
 	return rc;
