@@ -2,7 +2,8 @@
 
 //go:build linux && cgo && !noibverbs
 
-// Everything but the hot path: one short function for each call of the library, or for several calls that belong together.
+// Everything except the hot path: one short function for each library call, or for a few calls that
+// belong together.
 
 #include "cgo_verbs.h"
 
@@ -19,7 +20,7 @@ static struct {
 #undef FUNCTION
 } lib;
 
-// POSIX has functions in objects of the type of pointers to data.
+// POSIX guarantees that data pointers can hold function addresses.
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)) && sizeof(void *) == sizeof(uintptr_t), "addresses are numbers");
 
 static const struct {
@@ -43,13 +44,14 @@ const char *gv_function(int i, int *optional) {
 
 void gv_set_function(int i, uintptr_t address) { memcpy(functions[i].at, &address, sizeof address); }
 
-// result is for functions that return 0 or an errno. A negative value breaks the manual pages' rule.
+// result converts the result of functions that return 0 or an errno. A negative value violates
+// their man pages.
 static int result(int rc) { return rc < 0 ? GV_NO_ERRNO : rc; }
 
-// failed is for functions that set errno.
+// failed returns the error of functions that set errno.
 static int failed(void) { return errno > 0 ? errno : GV_NO_ERRNO; }
 
-// made is for functions that return an object, or NULL and errno.
+// made converts the result of functions that return an object, or NULL with errno set.
 static int made(void *object, uintptr_t *out) {
 	*out = (uintptr_t)object;
 	return object ? 0 : failed();
@@ -69,7 +71,7 @@ int gv_devices(struct gv_device **out, int *n) {
 	*out = NULL;
 	*n = 0;
 	errno = 0;
-	// NULL and errno. Without RDMA in the kernel it is ENOSYS.
+	// NULL with errno set: ENOSYS without RDMA in the kernel.
 	struct ibv_device **list = lib.ibv_get_device_list(n);
 	if (!list)
 		return failed();
@@ -106,7 +108,7 @@ int gv_open(const char *name, uint64_t guid, uintptr_t *ctx, int *async_fd) {
 			*async_fd = CONTEXT(*ctx)->async_fd;
 		break;
 	}
-	lib.ibv_free_device_list(list); // the open device keeps what it needs
+	lib.ibv_free_device_list(list); // an open device retains what it needs
 	return rc;
 }
 
@@ -116,12 +118,12 @@ uint32_t gv_pd_handle(uintptr_t pd) { return PD(pd)->handle; }
 
 int gv_channel_fd(uintptr_t ch) { return CHANNEL(ch)->fd; }
 
-int gv_close(uintptr_t ctx) { return lib.ibv_close_device(CONTEXT(ctx)) ? GV_NO_ERRNO : 0; } // 0, or -1 without errno by the manual
+int gv_close(uintptr_t ctx) { return lib.ibv_close_device(CONTEXT(ctx)) ? GV_NO_ERRNO : 0; } // 0, or -1 without errno
 
 void gv_fork_init(void) { lib.ibv_fork_init(); }
 
-// extended returns the structure that contains a context, if it is long enough to have the field, NULL otherwise
-// (verbs_get_ctx_op of verbs.h).
+// extended returns the structure that contains a context, or NULL if it is too short to have the
+// field (verbs_get_ctx_op of verbs.h).
 static struct verbs_context *extended(struct ibv_context *c, size_t offset) {
 	if (c->abi_compat != __VERBS_ABI_IS_EXTENDED)
 		return NULL;
@@ -264,7 +266,7 @@ int gv_query_gid(uintptr_t ctx, uint32_t port, uint32_t index, struct gv_gid *ou
 	memset(out, 0, sizeof *out);
 	if (!lib._ibv_query_gid_ex)
 		return EOPNOTSUPP;
-	int rc = lib._ibv_query_gid_ex(CONTEXT(ctx), port, index, &e, 0, sizeof e); // 0 or an errno; ENODATA for an empty row
+	int rc = lib._ibv_query_gid_ex(CONTEXT(ctx), port, index, &e, 0, sizeof e); // 0 or an errno; ENODATA: empty entry
 	if (rc)
 		return result(rc);
 	memcpy(out->raw, e.gid.raw, sizeof out->raw);
@@ -277,7 +279,7 @@ int gv_query_gid(uintptr_t ctx, uint32_t port, uint32_t index, struct gv_gid *ou
 int gv_query_pkey(uintptr_t ctx, uint8_t port, int index, uint16_t *out) {
 	uint16_t key = 0;
 	errno = 0;
-	// 0, or -1 without errno by the manual; errno is set where the kernel was asked.
+	// The man page says 0, or -1 without errno; errno is set if the kernel was asked.
 	if (lib.ibv_query_pkey(CONTEXT(ctx), port, index, &key))
 		return failed();
 	*out = be16toh(key);
@@ -322,7 +324,8 @@ int gv_async_event(uintptr_t ctx, struct gv_async *out) {
 	default:
 		break;
 	}
-	// Destroying the object waits for this, so it is done before the event is passed on.
+	// Destroying the object waits for the acknowledgement, so it precedes the delivery of the
+	// event.
 	lib.ibv_ack_async_event(&ev);
 	return 0;
 }
@@ -361,7 +364,7 @@ int gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t len, uint64_t iova, unsigned 
 	errno = 0;
 	if (lib.ibv_reg_mr_iova2)
 		return registered(lib.ibv_reg_mr_iova2(PD(pd), (void *)addr, len, iova, access), out, keys); // NULL and errno
-	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; // hints: the library also drops them if the driver does not know them
+	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; // hints: the library drops unsupported ones too
 	if (iova == addr)
 		mr = lib.ibv_reg_mr(PD(pd), (void *)addr, len, (int)access); // NULL and errno
 	else if (lib.ibv_reg_mr_iova)
@@ -413,7 +416,8 @@ int gv_destroy_comp_channel(uintptr_t ch) { return result(lib.ibv_destroy_comp_c
 
 int gv_create_cq(uintptr_t ctx, int cqe, uint64_t cookie, uintptr_t ch, int vector, uintptr_t *out, int *room) {
 	errno = 0;
-	int rc = made(lib.ibv_create_cq(CONTEXT(ctx), cqe, (void *)(uintptr_t)cookie, CHANNEL(ch), vector), out); // NULL and errno
+	// NULL and errno
+	int rc = made(lib.ibv_create_cq(CONTEXT(ctx), cqe, (void *)(uintptr_t)cookie, CHANNEL(ch), vector), out);
 	if (rc == 0)
 		*room = CQ(*out)->cqe;
 	return rc;
@@ -564,7 +568,7 @@ int gv_create_qp_ex(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t 
 	int rc = made(v->create_qp_ex(c, &init), out); // NULL and errno; cap becomes what the QP has
 	if (rc)
 		return rc;
-	struct ibv_qp_ex *ex = lib.ibv_qp_to_qp_ex(QP(*out)); // what gv_post_send takes it for
+	struct ibv_qp_ex *ex = lib.ibv_qp_to_qp_ex(QP(*out)); // as gv_post_send assumes
 	if (ex != (struct ibv_qp_ex *)QP(*out) || !ex->wr_start || !ex->wr_atomic_write || !ex->wr_complete) {
 		lib.ibv_destroy_qp(QP(*out));
 		*out = 0;
@@ -636,7 +640,7 @@ int gv_query_qp(uintptr_t qp, struct gv_qp_attr *o) {
 
 int gv_destroy_qp(uintptr_t qp) { return result(lib.ibv_destroy_qp(QP(qp))); } // 0 or an errno
 
-// As ibv_bind_mw of verbs.h. 0 or an errno.
+// Same as ibv_bind_mw of verbs.h. Returns 0 or an errno.
 int gv_bind_mw(uintptr_t qp, uint64_t id, unsigned flags, uintptr_t mw, uintptr_t mr, uint64_t addr, uint64_t length, unsigned access) {
 	struct ibv_mw_bind bind = {
 		.wr_id = id,

@@ -17,12 +17,12 @@ import (
 )
 
 // Only this file calls libibverbs: it implements the interfaces of package ibverbs. An object is a
-// number, whose methods need that the object exists.
+// number. Its methods require that the object still exists.
 
-// kernelLibrary returns libibverbs, or the reason why there is none.
+// kernelLibrary returns libibverbs, or the reason why it is unavailable.
 func kernelLibrary() (ibverbs.Library, error) { return rawLibrary{}, loadLibrary() }
 
-// loadLibrary opens libibverbs once.
+// loadLibrary loads libibverbs once.
 var loadLibrary = sync.OnceValue(func() error {
 	return dynlib.Load("libibverbs.so.1", func(i int) (string, bool) {
 		var optional C.int
@@ -33,7 +33,7 @@ var loadLibrary = sync.OnceValue(func() error {
 	})
 })
 
-// Compiling fails if one of these is not 0: the records have the layout of the structures of C.
+// Compilation fails if one of these is not 0: the records must have the layout of the C structures.
 var (
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Send{}) - C.sizeof_struct_gv_wr]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Send{}.Imm) - unsafe.Offsetof(C.struct_gv_wr{}.imm)]struct{}{}
@@ -150,7 +150,7 @@ var (
 	_ [0]struct{} = [ibverbs.ReregDontFork - C.GV_REREG_ERR_DONT_FORK_NEW]struct{}{}
 )
 
-// errnoOf makes the error of a result of cgo_verbs.c.
+// errnoOf converts a result of cgo_verbs.c to an error.
 func errnoOf(rc C.int) error {
 	switch {
 	case rc == 0:
@@ -185,12 +185,12 @@ func (rawLibrary) Devices() ([]ibverbs.Device, error) {
 	return devices, nil
 }
 
-// forkInit asks libibverbs once, before the first device is opened, to keep registered memory out
-// of the way of fork.
+// forkInit asks libibverbs once, before the first device is opened, to exclude registered memory
+// from fork.
 var forkInit = sync.OnceFunc(func() {
-	// The result is 0 or an errno: ENOSYS from a kernel that cannot do it, EINVAL if C code of the
-	// program has registered memory already. Devices work then too; only a fork without exec is
-	// unsafe, and Go does not do that.
+	// The result is 0 or an errno: ENOSYS if the kernel does not support it, EINVAL if C code of
+	// the program has already registered memory. Devices work in either case. Only a fork without
+	// exec is unsafe then, and Go never does that.
 	C.gv_fork_init()
 })
 
@@ -276,7 +276,7 @@ func (pd rawPD) CreateAH(a *ibverbs.AHAttr) (ibverbs.AH, error) {
 func (ah rawAH) Handle() uint64 { return uint64(ah) }
 func (ah rawAH) Destroy() error { return errnoOf(C.gv_destroy_ah(C.uintptr_t(ah))) }
 
-// rawMR is a struct ibv_mr, and its keys.
+// rawMR is a struct ibv_mr with its keys.
 type rawMR struct {
 	c    C.uintptr_t
 	keys ibverbs.Keys
@@ -350,7 +350,7 @@ func (ch rawChannel) Event() (cookie uint64, err error) {
 
 func (ch rawChannel) Destroy() error { return errnoOf(C.gv_destroy_comp_channel(C.uintptr_t(ch))) }
 
-// rawCQ is a struct ibv_cq, and the device's flag for what WCWithInv says.
+// rawCQ is a struct ibv_cq with the flag by which the device reports IBV_WC_WITH_INV.
 type rawCQ struct {
 	c       C.uintptr_t
 	withInv C.uint

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The functions that cgo_verbs.go calls: libibverbs in numbers and flat structures of our own, which have the layout of the
-// records of package internal/ibverbs. Objects are numbers, 0 = none, because Go would check the memory behind pointers, which
-// costs as much as the call itself. libibverbs has three conventions for errors; these functions have one: 0 or a positive errno,
-// and GV_NO_ERRNO if the library gave none.
+// The functions that cgo_verbs.go calls: libibverbs in terms of numbers and flat structures, which
+// have the layout of the records of package internal/ibverbs. Objects are numbers, 0 = none,
+// because Go would check the memory behind pointers, which costs as much as the call itself.
+// libibverbs has three conventions for errors; these functions have one: they return 0 or a
+// positive errno, and GV_NO_ERRNO if the library set none.
 
 #ifndef GOVERBS_CGO_VERBS_H
 #define GOVERBS_CGO_VERBS_H
@@ -14,25 +15,26 @@
 
 #define GV_NO_ERRNO 4096 // larger than any errno
 
-// The functions of the library, whose addresses are set before anything else is called. gv_function returns the name of the
-// ith one, NULL behind the last.
+// The library's functions, whose addresses must be set before any other call. gv_function returns
+// the name of function i, NULL past the end.
 const char *gv_function(int i, int *optional);
 void gv_set_function(int i, uintptr_t address);
 
-// gv_wr is a send request without pointers: the fields that every request has, and the place of the others in the list of gv_ext.
+// gv_wr is a send request without pointers: the fields that all requests have, and the index of its
+// gv_ext.
 struct gv_wr {
 	uint64_t id, remote_addr;
 	uint32_t rkey;
-	uint32_t imm; // host order; with the opcodes *_INV the key to invalidate
+	uint32_t imm; // host order; the key to invalidate for the opcodes *_INV
 	uint32_t op;  // opcode, flags and number of elements
 	uint32_t ext;
 };
 
-// An opcode, the flags and the number of elements in one number.
+// Positions of the flags and the number of elements in gv_wr.op.
 #define GV_FLAGS_SHIFT 8
 #define GV_SGES_SHIFT 16
 
-// gv_ext has the fields that few requests have; ibverbs.Ext says which.
+// gv_ext holds the fields that few requests need; see ibverbs.Ext.
 struct gv_ext {
 	uint64_t p, q, a, b;
 	uint32_t c, d;
@@ -50,7 +52,7 @@ struct gv_sge {
 	uint32_t length, lkey;
 };
 
-// gv_wc is a completion, which is written directly to the list of the caller.
+// gv_wc is a completion, written directly into the caller's list.
 struct gv_wc {
 	uint64_t id;
 	uint8_t status, opcode, flags;
@@ -63,18 +65,20 @@ struct gv_wc {
 	uint64_t posted;
 };
 
-// The posting functions return how many requests were taken in the low half, and in the upper half 0 or the reason why not
-// all: an errno or GV_NO_ERRNO. GV_BROKEN is set if the library did not tell how many it took. If held is not NULL, 0 is
-// stored there at the end.
+// The posting functions return the number of accepted requests in the lower half. The upper half is
+// 0, or the reason why the rest were not accepted: an errno or GV_NO_ERRNO. GV_BROKEN is set if the
+// library did not report how many it accepted. If held is not NULL, 0 is stored there before the
+// function returns.
 #define GV_BROKEN (1u << 31)
 uint64_t gv_post_send(uintptr_t qp, const struct gv_wr *wrs, const struct gv_sge *sges, const struct gv_ext *ext, int n, uint32_t *held);
 uint64_t gv_post_recv(uintptr_t qp, const struct gv_recv *wrs, const struct gv_sge *sges, int n, uint32_t *held);
 uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *wrs, const struct gv_sge *sges, int n);
-// gv_gather copies the memory that n elements name to a place.
+// gv_gather copies the memory described by n elements to a buffer.
 void gv_gather(void *to, const struct gv_sge *sges, int n);
 
-// gv_poll returns the number of completions, with GV_ERRORS if one of them is not a success, or a negative number that
-// means nothing but failure. with_inv is the device's flag for what IBV_WC_WITH_INV says.
+// gv_poll returns the number of completions, with GV_ERRORS set if any of them is not a success. A
+// negative number means only that the poll failed. with_inv is the flag by which the device reports
+// IBV_WC_WITH_INV.
 #define GV_ERRORS (1 << 30)
 int gv_poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with_inv, uint32_t *held);
 
@@ -121,7 +125,8 @@ struct gv_device_attr_ex {
 	uint8_t rss_function;
 };
 
-// gv_query_device_ex returns EOPNOTSUPP or ENOSYS from libraries and kernels that know no extended attributes.
+// gv_query_device_ex returns EOPNOTSUPP or ENOSYS if the library or the kernel has no extended
+// attributes.
 int gv_query_device_ex(uintptr_t ctx, struct gv_device_attr_ex *out);
 
 struct gv_port_attr {
@@ -148,13 +153,13 @@ int gv_query_pkey(uintptr_t ctx, uint8_t port, int index, uint16_t *out); // hos
 
 struct gv_async {
 	int type, port;
-	uint64_t cookie; // of the object, 0 = none
+	uint64_t cookie; // identifies the object, 0 = none
 };
 
 int gv_async_event(uintptr_t ctx, struct gv_async *out);
 int gv_cq_event(uintptr_t ch, uint64_t *cookie);
 
-// Objects. What a function makes is in out.
+// Objects. A new object is returned in out.
 
 int gv_alloc_pd(uintptr_t ctx, uintptr_t *out);
 int gv_dealloc_pd(uintptr_t pd);
@@ -166,7 +171,7 @@ struct gv_keys {
 int gv_reg_mr(uintptr_t pd, uintptr_t addr, size_t len, uint64_t iova, unsigned access, uintptr_t *out, struct gv_keys *keys);
 int gv_reg_dmabuf_mr(uintptr_t pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access, uintptr_t *out,
 	struct gv_keys *keys);
-// gv_rereg_mr returns what ibv_rereg_mr returns, and 0 or an errno in err.
+// gv_rereg_mr returns the result of ibv_rereg_mr, and 0 or an errno in err.
 #define GV_REREG_ERR_INPUT -1
 #define GV_REREG_ERR_DONT_FORK_NEW -2
 int gv_rereg_mr(uintptr_t mr, int flags, uintptr_t pd, uintptr_t addr, size_t len, int access, int *err, struct gv_keys *keys);
@@ -218,7 +223,8 @@ struct gv_qp_attr {
 
 int gv_create_qp(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t recv_cq, uintptr_t srq, int type, int sig_all,
 	struct gv_qp_cap *cap, uintptr_t *out, uint32_t *num);
-// gv_create_qp_ex makes a QP of the type RC that can also post Atomic Writes. It returns EOPNOTSUPP if the library cannot.
+// gv_create_qp_ex creates an RC QP that can also post Atomic Writes. It returns EOPNOTSUPP if the
+// library lacks them.
 int gv_create_qp_ex(uintptr_t pd, uint64_t cookie, uintptr_t send_cq, uintptr_t recv_cq, uintptr_t srq, int type, int sig_all,
 	struct gv_qp_cap *cap, uintptr_t *out, uint32_t *num);
 int gv_modify_qp(uintptr_t qp, const struct gv_qp_attr *attr, int mask);

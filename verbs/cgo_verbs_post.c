@@ -2,7 +2,8 @@
 
 //go:build linux && cgo && !noibverbs
 
-// The hot path: lists of requests and completions cross in one call, and are converted here.
+// The hot path: a list of requests or completions crosses from Go to C in one call and is converted
+// here.
 
 #include "cgo_verbs.h"
 
@@ -12,7 +13,7 @@
 
 #include "ibv_abi.h"
 
-// How many requests are converted at a time, on the stack.
+// Number of requests converted at once, on the stack.
 #define CHUNK 64
 
 _Static_assert(sizeof(struct gv_sge) == sizeof(struct ibv_sge) && offsetof(struct gv_sge, lkey) == offsetof(struct ibv_sge, lkey),
@@ -20,18 +21,18 @@ _Static_assert(sizeof(struct gv_sge) == sizeof(struct ibv_sge) && offsetof(struc
 
 static inline uint64_t outcome(int rc, uint32_t taken) { return (uint64_t)(rc < 0 ? GV_NO_ERRNO : rc) << 32 | taken; }
 
-// settle works out the result of a posting function. i is how many of the m requests of a chunk were taken before bad, or -1 if
-// there is no bad.
+// settle computes the result of a posting function. i is how many of the m requests of a chunk were
+// accepted before bad, or -1 if bad is not set.
 static inline uint64_t settle(int rc, int done, long i, int m) {
 	if (i >= 0 && i < m)
-		// For a list that is too long for its ring libsiw returns success after it has posted a part of the list, and -ENOMEM
-		// if it could not post even a part.
+		// If a list is too long for its ring, libsiw returns success after posting part of it, or
+		// -ENOMEM if it posted none.
 		return outcome(rc == 0 || rc == -ENOMEM ? ENOMEM : rc, (uint32_t)(done + i));
 	return outcome(rc, (uint32_t)done) | (uint64_t)GV_BROKEN << 32;
 }
 
-// post_atomic_write posts a request that ibv_post_send does not have, to a QP that gv_create_qp_ex has made. It returns 0, or an
-// errno and nothing is posted (ibv_wr_complete(3)).
+// post_atomic_write posts a request that ibv_post_send does not support, to a QP created by
+// gv_create_qp_ex. It returns 0, or an errno if nothing was posted (ibv_wr_complete(3)).
 static int post_atomic_write(struct ibv_qp *q, const struct ibv_send_wr *v) {
 	struct ibv_qp_ex *x = (struct ibv_qp_ex *)q;
 	x->wr_start(x);
@@ -76,7 +77,7 @@ static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const stru
 				v->wr.atomic.remote_addr = w->remote_addr;
 				v->wr.atomic.rkey = w->rkey;
 				v->wr.atomic.swap = x->a;
-				m = i + 1; // it is posted by itself
+				m = i + 1; // it is posted on its own
 				break;
 			case IBV_WR_BIND_MW:
 				v->bind_mw.mw = (struct ibv_mw *)(uintptr_t)x->p;
@@ -85,7 +86,7 @@ static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const stru
 				v->bind_mw.bind_info.addr = x->a;
 				v->bind_mw.bind_info.length = x->b;
 				v->bind_mw.bind_info.mw_access_flags = x->d;
-				m = i + 1; // the key that the window has now must be in mw when the next bind is posted
+				m = i + 1; // mw must hold the new key when the next bind is posted
 				break;
 			default:
 				v->wr.ud.ah = (struct ibv_ah *)(uintptr_t)x->p;
@@ -98,7 +99,8 @@ static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const stru
 		if (plain > 0) {
 			list[plain - 1].next = NULL;
 			struct ibv_send_wr *bad = NULL;
-			// It returns 0 or an errno, by the manual; libsiw a negative errno, or -1 and no bad where the bell failed.
+			// The man page says 0 or an errno; libsiw returns a negative errno, or -1 without bad
+			// if the doorbell failed.
 			int rc = q->context->ops.post_send(q, list, &bad);
 			if (rc || bad)
 				return settle(rc, done, bad ? bad - list : -1, plain);
@@ -109,7 +111,7 @@ static inline uint64_t post_send(uintptr_t qp, const struct gv_wr *w, const stru
 			if (rc)
 				return outcome(rc, (uint32_t)done - 1);
 		}
-		// Drivers name the window by its last key, which only ibv_bind_mw keeps up to date.
+		// Drivers identify the window by its last key, which only ibv_bind_mw keeps up to date.
 		if (last->opcode == IBV_WR_BIND_MW)
 			last->bind_mw.mw->rkey = last->bind_mw.rkey;
 	}
@@ -182,8 +184,8 @@ uint64_t gv_post_srq_recv(uintptr_t srq, const struct gv_recv *w, const struct g
 	return outcome(0, (uint32_t)n);
 }
 
-// convert_wc fills in the fields that ibv_poll_cq(3) defines: after an error only id, status and the number of the QP. with_inv is
-// the flag of a completion that names an invalidated key.
+// convert_wc sets the fields that ibv_poll_cq(3) defines: after an error only id, status and the QP
+// number. with_inv is the flag of a completion that carries an invalidated key.
 static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v, unsigned int with_inv) {
 	o->id = v->wr_id;
 	o->status = (uint8_t)v->status;
@@ -198,7 +200,7 @@ static inline void convert_wc(struct gv_wc *o, const struct ibv_wc *v, unsigned 
 		return;
 	}
 	o->opcode = (uint8_t)v->opcode;
-	// rxe sets WITH_IMM on the sender's side too, without an immediate.
+	// rxe also sets WITH_IMM on the sender's side, without an immediate.
 	o->flags = v->opcode & IBV_WC_RECV ? v->wc_flags & (IBV_WC_GRH | IBV_WC_WITH_IMM) : 0;
 	o->byte_len = v->byte_len;
 	o->src_qp = v->src_qp;
@@ -221,7 +223,7 @@ static inline int poll(uintptr_t cq, struct gv_wc *out, int n, unsigned int with
 	int done = 0, errors = 0;
 	while (done < n) {
 		int m = n - done < CHUNK ? n - done : CHUNK;
-		// It returns a count, or a negative number that is no errno.
+		// It returns a count, or a negative number that is not an errno.
 		int got = q->context->ops.poll_cq(q, m, list);
 		if (got < 0)
 			return done > 0 ? done | errors : got;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The part of libibverbs' binary interface that package verbs uses: what the library's inline functions compile into every
-// program, so that no version of it can change it. With it nothing needs the headers of rdma-core to be built.
+// The part of libibverbs' binary interface that package verbs uses. The library's inline functions
+// compile it into every program, so no version of the library can change it. It makes the headers
+// of rdma-core unnecessary for a build.
 //
-// Only what is used stands here: structures that the library allocates may end early, as those of objects do; what the caller
-// allocates is complete. TestABI compares every field, number and function with the headers where they are installed, and
-// compiles the C files of this package with them in place of this one (GOVERBS_SYSTEM_HEADERS).
+// Only what is used is declared. Structures allocated by the library, such as objects, may be cut
+// short; structures allocated by the caller are complete. TestABI compares every field, number and
+// function with the installed headers, if any, and compiles the C files of this package with them
+// instead of this file (GOVERBS_SYSTEM_HEADERS).
 
 #ifndef GOVERBS_IBV_ABI_H
 #define GOVERBS_IBV_ABI_H
@@ -260,7 +262,7 @@ struct ibv_rx_hash_conf {
 	uint64_t rx_hash_fields_mask;
 };
 
-// The library looks only at what comp_mask names: it may end early.
+// The library reads only the fields that comp_mask selects, so the structure may be cut short.
 struct ibv_qp_init_attr_ex {
 	void *qp_context;
 	struct ibv_cq *send_cq;
@@ -410,7 +412,8 @@ struct ibv_pci_atomic_caps {
 	uint16_t compare_swap;
 };
 
-// The library learns from a size how much of it the caller has: it may end early, and an older library fills less of it.
+// The caller passes the size, so the structure may be cut short; an older library fills in less of
+// it.
 struct ibv_device_attr_ex {
 	struct ibv_device_attr orig_attr;
 	uint32_t comp_mask;
@@ -473,7 +476,7 @@ struct ibv_async_event {
 	unsigned int event_type;
 };
 
-// Objects, which the library allocates.
+// Objects. The library allocates them.
 
 struct ibv_pd;
 
@@ -534,7 +537,7 @@ struct ibv_context {
 
 #define __VERBS_ABI_IS_EXTENDED ((void *)UINTPTR_MAX)
 
-// verbs_context stands around a context, and grows at its beginning: sz says how much of it there is. What is not used is
+// verbs_context contains a context and grows at its beginning; sz is its size. Unused fields are
 // left out.
 struct verbs_context {
 	int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
@@ -605,8 +608,8 @@ struct ibv_qp {
 	uint32_t events_completed;
 };
 
-// ibv_qp_ex stands around a QP that was made by create_qp_ex for operations that ibv_post_send does not have. A builder that
-// was not asked for may be missing.
+// ibv_qp_ex contains a QP created by create_qp_ex for operations that ibv_post_send does not
+// support. The builder of an operation that was not requested may be missing.
 struct ibv_qp_ex {
 	struct ibv_qp qp_base;
 	uint64_t comp_mask;
@@ -623,8 +626,8 @@ struct ibv_qp_ex {
 
 struct _compat_ibv_port_attr;
 
-// The functions that are looked up: result, name, parameters. OPTIONAL are those that some library in use does not have; the
-// version that brought each is beside it.
+// The functions to look up: result, name, parameters. OPTIONAL functions are missing from some
+// libraries in use; the version that introduced each is noted beside it.
 #define IBV_FUNCTIONS(NEEDED, OPTIONAL) \
 	NEEDED(struct ibv_device **, ibv_get_device_list, (int *)) \
 	NEEDED(void, ibv_free_device_list, (struct ibv_device **)) \

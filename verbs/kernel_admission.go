@@ -12,23 +12,23 @@ import (
 	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
-// An admission keeps from the device what may not wait in its queue. The device gets
-//   - a fenced request, without the flag, when no Read or atomic is unanswered, if the driver has a
-//     fault with fences;
-//   - what else the driver says must wait (see waits), when it need not any more;
-//   - any request when the device has a place for it, and none before those that were posted
-//     earlier.
+// admission holds back requests that must not wait in the device's own queue. It passes to the
+// device
+//   - a fenced request, with the flag cleared, once no Read or atomic is outstanding, if the driver
+//     mishandles fences;
+//   - a request that the driver says must wait (see waits), once it no longer has to;
+//   - any other request once the device has room for it, and never before requests posted earlier.
 //
-// Binds do not wait, because the window and the region may be closed meanwhile: a bind goes to the
-// device at once, and all requests before it go with it, as they were posted.
+// Binds are never held back, because the window or the region may be closed meanwhile. A bind goes
+// to the device at once, and all requests held before it go with it, as they were posted.
 //
-// A request that waits has a slot in the ledger, slotHeld. It is admitted when completions are
-// taken from the device: by a goroutine that polls or waits for events, and by the provider itself
+// A held request has a slot in the ledger, slotHeld. It is admitted when completions are polled
+// from the device: by a goroutine that polls or waits for events, or by the provider itself
 // (selfPoll). The lock of the send queue guards the admission.
 type admission struct {
 	wrs  []ibverbs.Send // in order, from head on
-	ext  []ibverbs.Ext  // of each that has one
-	data [][]byte       // of each that is inline, nil for the others
+	ext  []ibverbs.Ext  // of the requests that have one
+	data [][]byte       // inline data of each request, nil if not inline
 	sges []ibverbs.SGE  // the elements of the requests, from sge on
 	head int
 	sge  int
@@ -36,8 +36,8 @@ type admission struct {
 
 func (a *admission) len() int { return len(a.wrs) - a.head }
 
-// add appends a request, whose extension is in ext if it has one. Inline data may change when the
-// post returns, so they are copied.
+// add appends a request and its extension, if it has one. Inline data may change once the post
+// returns, so they are copied.
 func (a *admission) add(c ibverbs.Context, w ibverbs.Send, sgl []ibverbs.SGE, ext []ibverbs.Ext) {
 	var x ibverbs.Ext
 	if w.Ext != 0 {
@@ -54,7 +54,7 @@ func (a *admission) add(c ibverbs.Context, w ibverbs.Send, sgl []ibverbs.SGE, ex
 	a.wrs, a.data, a.sges = append(a.wrs, w), append(a.data, data), append(a.sges, sgl...)
 }
 
-// drop takes the first n requests out.
+// drop removes the first n requests.
 func (a *admission) drop(n int) {
 	for i := range n {
 		a.sge += a.wrs[a.head+i].Elements()
@@ -74,7 +74,7 @@ func (a *admission) drop(n int) {
 	}
 }
 
-// gather copies the memory that elements name.
+// gather returns a copy of the memory that the elements describe.
 func gather(c ibverbs.Context, sgl []ibverbs.SGE) []byte {
 	n := 0
 	for _, e := range sgl {
@@ -85,7 +85,7 @@ func gather(c ibverbs.Context, sgl []ibverbs.SGE) []byte {
 	return data
 }
 
-// Flags of a flat request.
+// Flag bits of Send.Op.
 const (
 	fenceBit  = uint32(SendFence) << ibverbs.FlagsShift
 	inlineBit = uint32(SendInline) << ibverbs.FlagsShift
@@ -97,12 +97,12 @@ func isBind(w ibverbs.Send) bool      { return opcode(&w) == WRBindMW }
 func isFenced(w *ibverbs.Send) bool   { return w.Op&fenceBit != 0 }
 func isInline(w *ibverbs.Send) bool   { return w.Op&inlineBit != 0 }
 
-// waits is for a driver that has a fault with fences only.
+// waits is the default for drivers whose only fault concerns fences.
 func (q *ledgerQP) waits(*ibverbs.Send, int) bool { return false }
 
-// admit gives the device what it may have of the list that has been converted, and holds the rest.
-// It returns how many requests the device has taken or the admission holds; if the device fails,
-// none are held.
+// admit passes to the device the part of the converted list that may proceed and holds the rest. It
+// returns the number of requests that the device accepted or the admission holds; if the device
+// fails, none are held.
 func (q *ledgerQP) admit() (int, error) {
 	l := &q.send
 	n := 0
@@ -128,7 +128,7 @@ func (q *ledgerQP) admit() (int, error) {
 	return len(l.wrs), nil
 }
 
-// admissible returns how many of the requests the device may have now.
+// admissible returns how many of the requests may go to the device.
 func (q *ledgerQP) admissible(wrs []ibverbs.Send) int {
 	room, reads := q.places-q.sends.lent, q.sends.reads
 	for i := range wrs {
@@ -143,7 +143,7 @@ func (q *ledgerQP) admissible(wrs []ibverbs.Send) int {
 	return len(wrs)
 }
 
-// unfence takes the fence from requests that have waited.
+// unfence clears the fence of requests that have waited.
 func (q *ledgerQP) unfence(wrs []ibverbs.Send) {
 	if q.fences {
 		for i := range wrs {
@@ -152,7 +152,7 @@ func (q *ledgerQP) unfence(wrs []ibverbs.Send) {
 	}
 }
 
-// hand gives requests to the device and notes those that it takes.
+// hand posts requests to the device and records those it accepts.
 func (q *ledgerQP) hand(wrs []ibverbs.Send, sges []ibverbs.SGE, ext []ibverbs.Ext) (int, error) {
 	n, err := postResult("ibv_post_send", q.c.Send(wrs, sges, ext, nil))
 	for i := range wrs {
@@ -163,7 +163,7 @@ func (q *ledgerQP) hand(wrs []ibverbs.Send, sges []ibverbs.SGE, ext []ibverbs.Ex
 	return n, err
 }
 
-// hold keeps the converted requests from the nth on.
+// hold holds back the converted requests from index n on.
 func (q *ledgerQP) hold(n int) {
 	at := 0
 	for i, w := range q.send.wrs {
@@ -176,8 +176,8 @@ func (q *ledgerQP) hold(n int) {
 	q.sends.cq.held.Add(int64(len(q.send.wrs) - n))
 }
 
-// admitHeld gives the device the requests that need not wait any more. The caller holds the lock of
-// the send queue.
+// admitHeld posts the requests that no longer have to wait. The caller holds the lock of the send
+// queue.
 func (q *ledgerQP) admitHeld() {
 	a := &q.admission
 	if st := q.qpState(); a.len() == 0 || st < QPStateRTS || st == QPStateErr {
@@ -189,23 +189,23 @@ func (q *ledgerQP) admitHeld() {
 	}
 }
 
-// admitAll gives the device all requests that wait, as they were posted. It returns false if the QP
-// fails by that.
+// admitAll posts all held requests as the program posted them. It returns false if that makes the
+// QP fail.
 func (q *ledgerQP) admitAll() bool {
 	n := q.admission.len()
 	return n == 0 || q.admitFirst(n)
 }
 
-// admitFirst gives the device the first n requests that wait. If that fails, so does the QP.
+// admitFirst posts the first n held requests. If the device refuses one, the QP fails.
 func (q *ledgerQP) admitFirst(n int) bool {
 	a := &q.admission
 	if _, err := q.hand(a.wrs[a.head:a.head+n], a.sges[a.sge:], a.ext); err != nil {
-		// What the device has not got is flushed with the rest. Nothing overtakes it, and the
-		// device gets nothing twice.
+		// Requests that the device did not accept are flushed with the rest. Nothing overtakes
+		// them, and the device gets nothing twice.
 		q.dropHeld()
 		q.sends.poisoned, q.bad = true, true
 		if errors.Is(err, errBroken) {
-			err = WCWRFlushErr // the connection has ended, and the connection manager will tell why
+			err = WCWRFlushErr // the connection is gone; the connection manager reports why
 		}
 		go q.fail(err)
 		return false
@@ -215,7 +215,7 @@ func (q *ledgerQP) admitFirst(n int) bool {
 	return true
 }
 
-// dropHeld forgets the requests that wait.
+// dropHeld discards the held requests.
 func (q *ledgerQP) dropHeld() {
 	q.sends.cq.held.Add(int64(-q.admission.len()))
 	q.admission = admission{}

@@ -15,19 +15,19 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// kernelChannel delivers the device's events, and those that the provider makes of completions of
-// its own.
+// kernelChannel delivers the device's completion events, and events that the provider raises for
+// completions it generates itself.
 type kernelChannel struct {
 	c    ibverbs.Channel
 	file *eventfd.File
 
-	mu     sync.Mutex // guards what follows; after that of a CQ
-	cqs    int        // that send their events here
+	mu     sync.Mutex // guards the fields below; acquired after a CQ's lock
+	cqs    int        // number of CQs that send their events here
 	closed bool
-	own    []*CQ // events that the provider made
+	own    []*CQ // events raised by the provider
 }
 
-// CreateCompChannel makes a completion channel.
+// CreateCompChannel creates a completion channel.
 func (c *kernelContext) CreateCompChannel() (ProviderCompChannel, error) {
 	made, err := c.c.CreateChannel()
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *kernelContext) CreateCompChannel() (ProviderCompChannel, error) {
 	return &kernelChannel{c: made, file: file}, nil
 }
 
-// Wait takes the next event of a CQ that still exists.
+// Wait returns the CQ of the next event, skipping CQs that no longer exist.
 func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
 	var owner *CQ
 	var failed error
@@ -74,7 +74,7 @@ func (ch *kernelChannel) Wait(ctx context.Context) (*CQ, error) {
 	return owner, err
 }
 
-// post adds an event that the provider made.
+// post queues an event raised by the provider.
 func (ch *kernelChannel) post(cq *CQ) {
 	ch.mu.Lock()
 	ch.own = append(ch.own, cq)
@@ -90,21 +90,21 @@ func (ch *kernelChannel) take() *CQ {
 	}
 	cq := ch.own[0]
 	if ch.own = ch.own[1:]; len(ch.own) > 0 {
-		ch.file.Wake() // or who comes next would nap
+		ch.file.Wake() // otherwise the next waiter would sleep
 	}
 	return cq
 }
 
-// forget drops the events of a CQ.
+// forget discards the events of a CQ.
 func (ch *kernelChannel) forget(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.own = slices.DeleteFunc(ch.own, func(o *CQ) bool { return o == cq })
 }
 
-// Close ends every Wait and destroys the channel: at once, or with its last CQ, because the library
-// keeps a channel that CQs use, and the handle of a CQ closes the CQ's own channel first to end its
-// waits.
+// Close makes every Wait return, and destroys the channel at once or with its last CQ. It cannot
+// always destroy it at once: the library keeps a channel while CQs use it, and the handle of a CQ
+// closes its own channel first to end its waits.
 func (ch *kernelChannel) Close() error {
 	err := ch.file.Close()
 	ch.mu.Lock()

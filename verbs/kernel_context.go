@@ -23,14 +23,14 @@ type kernelContext struct {
 	c       ibverbs.Context
 	attr    DeviceAttr
 	ops     OpSet
-	withInv uint32 // the library's flag of a completion that names an invalidated key
+	withInv uint32 // completion flag with which the library reports an invalidated key
 	file    *eventfd.File
 	async   *queue.Events[AsyncEvent]
 
 	counts struct{ pd, mr, mw, cq, qp, srq, ah objectCount }
 }
 
-// Open opens the device and begins to read its events.
+// Open opens the device and starts reading its asynchronous events.
 func (d *kernelDevice) Open(owner *Context) (ProviderContext, error) {
 	opened, err := d.lib.Open(d.info.Name, uint64(d.info.NodeGUID))
 	if err != nil {
@@ -45,8 +45,8 @@ func (d *kernelDevice) Open(owner *Context) (ProviderContext, error) {
 	return p, nil
 }
 
-// start finds out what the device can do, begins to read its events, and returns the context for
-// its driver.
+// start determines the device's capabilities, starts reading its events, and returns the context
+// for its driver.
 func (c *kernelContext) start() (ProviderContext, error) {
 	var attr ibverbs.DeviceAttr
 	if err := c.c.QueryDevice(&attr); err != nil {
@@ -83,10 +83,10 @@ func (c *kernelContext) start() (ProviderContext, error) {
 	return d.wrap(c), nil
 }
 
-// QueryDevice returns what start learnt: attributes do not change while a device is open.
+// QueryDevice returns the attributes read by start: they do not change while a device is open.
 func (c *kernelContext) QueryDevice() (DeviceAttr, error) { return c.attr, nil }
 
-// QueryDeviceEx asks the device. Libraries and kernels without the call know no extended
+// QueryDeviceEx queries the device. Libraries and kernels that lack the call have no extended
 // attributes.
 func (c *kernelContext) QueryDeviceEx() (DeviceAttrEx, error) {
 	var attr ibverbs.DeviceAttrEx
@@ -100,22 +100,22 @@ func (c *kernelContext) QueryDeviceEx() (DeviceAttrEx, error) {
 	}
 }
 
-// hasODP reports whether the device says that it has on-demand paging.
+// hasODP reports whether the device advertises on-demand paging.
 func (c *kernelContext) hasODP() bool {
 	attr, err := c.QueryDeviceEx()
 	return err == nil && attr.ODP.General&ODPSupport != 0
 }
 
-// saysAtomicWrite reports whether the device says that it has Atomic Writes.
+// saysAtomicWrite reports whether the device advertises Atomic Writes.
 func (c *kernelContext) saysAtomicWrite() bool {
 	attr, err := c.QueryDeviceEx()
 	return err == nil && attr.DeviceCapFlagsEx&DeviceAtomicWrite != 0
 }
 
-// Ops is what the device's driver does, see driverOf and probe.
+// Ops returns the operations that the device's driver supports, see driverOf and probe.
 func (c *kernelContext) Ops() OpSet { return c.ops }
 
-// Close ends every WaitEvent and the reader of events, and closes the device.
+// Close makes every WaitEvent return, stops reading events, and closes the device.
 func (c *kernelContext) Close() error {
 	err := c.file.Close()
 	c.async.Close()
@@ -125,7 +125,7 @@ func (c *kernelContext) Close() error {
 	return err
 }
 
-// QueryPort returns what the kernel says now.
+// QueryPort queries the port.
 func (c *kernelContext) QueryPort(port int) (PortAttr, error) {
 	var attr ibverbs.PortAttr
 	if err := c.c.QueryPort(port, &attr); err != nil {
@@ -134,7 +134,7 @@ func (c *kernelContext) QueryPort(port int) (PortAttr, error) {
 	return publicPortAttr(&attr), nil
 }
 
-// QueryGID returns a row of the table.
+// QueryGID returns an entry of the GID table.
 func (c *kernelContext) QueryGID(port, index int) (GIDEntry, error) {
 	var g ibverbs.GID
 	err := c.c.QueryGID(port, index, &g)
@@ -153,7 +153,7 @@ func (c *kernelContext) QueryPKey(port, index int) (uint16, error) {
 	return key, callError("ibv_query_pkey", err)
 }
 
-// WaitEvent takes the next event out of the queue.
+// WaitEvent returns the next queued event.
 func (c *kernelContext) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	if err := ctx.Err(); err != nil {
 		return AsyncEvent{}, err
@@ -161,15 +161,15 @@ func (c *kernelContext) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	return c.async.Wait(ctx)
 }
 
-// readEvents takes events from the device until the context is closed. The provider needs them
-// itself, to learn of the end of QPs, so it does not wait for somebody to call WaitEvent.
+// readEvents reads events from the device until the context is closed. The provider itself depends
+// on them to learn that QPs have failed, so it does not wait for a call of WaitEvent.
 func (c *kernelContext) readEvents() {
 	for {
 		var ev ibverbs.Event
 		var failed error
 		err := c.file.Wait(context.Background(), func() bool {
 			for {
-				// Go's poller tells of an event once: what was interrupted is done again at once.
+				// Go's poller is edge-triggered: an interrupted call must be repeated at once.
 				if ev, failed = c.c.Event(); failed != syscall.EINTR {
 					return failed != syscall.EAGAIN
 				}
@@ -179,8 +179,7 @@ func (c *kernelContext) readEvents() {
 			return
 		}
 		if failed != nil {
-			// The device is gone: whatever waits must learn of it, and there will be no other
-			// event.
+			// The device is gone: every waiter must learn of it, and no other event will follow.
 			c.async.Post(AsyncEvent{Type: EventDeviceFatal, Err: callError("ibv_get_async_event", failed)})
 			return
 		}
@@ -188,37 +187,37 @@ func (c *kernelContext) readEvents() {
 	}
 }
 
-// event acts on an event and queues it.
+// event handles an event and queues it.
 func (c *kernelContext) event(ev AsyncEvent, cookie uint64) {
 	if target, ok := byCookie(cookie).(asyncTarget); ok {
 		target.event(&ev)
 	} else if cookie != 0 {
-		return // of an object that is gone
+		return // the object is gone
 	}
 	c.async.Post(ev)
 }
 
-// asyncTarget is what an asynchronous event can be about.
+// asyncTarget is an object that asynchronous events can refer to.
 type asyncTarget interface {
-	// event acts on an event and puts the handle and the reason into it.
+	// event handles an event and sets its handle and its error.
 	event(ev *AsyncEvent)
 }
 
-// compSource is a CQ whose events come through a channel.
+// compSource is a CQ whose events arrive through a completion channel.
 type compSource interface {
-	// notified returns the handle if an event of the device's is one for the program, or else nil.
+	// notified returns the CQ's handle if an event of the device is meant for the program, or nil.
 	notified() *CQ
 }
 
-// cookies translates the numbers that stand for Go objects in C, in the cq_context, qp_context and
-// srq_context that events bring back.
+// cookies maps numbers to Go objects. C holds the numbers in cq_context, qp_context and
+// srq_context, and events return them.
 var cookies struct {
 	sync.RWMutex
 	last    uint64
 	objects map[uint64]any
 }
 
-// newCookie returns the number of an object.
+// newCookie assigns a number to an object.
 func newCookie(object any) uint64 {
 	cookies.Lock()
 	defer cookies.Unlock()
@@ -230,23 +229,23 @@ func newCookie(object any) uint64 {
 	return cookies.last
 }
 
-// dropCookie forgets a number. An event that still names it is of no object.
+// dropCookie releases a number. Events that still carry it are ignored.
 func dropCookie(cookie uint64) {
 	cookies.Lock()
 	defer cookies.Unlock()
 	delete(cookies.objects, cookie)
 }
 
-// byCookie returns the object of a number, nil if it is gone.
+// byCookie returns the object with this number, nil if it is gone.
 func byCookie(cookie uint64) any {
 	cookies.RLock()
 	defer cookies.RUnlock()
 	return cookies.objects[cookie]
 }
 
-// objectCount counts the context's objects of one kind, so that the one too many is refused by a
-// name and a number: the kernel says ENOMEM, or EINVAL. Objects of other contexts and processes
-// count in the kernel only.
+// objectCount counts the context's objects of one kind. Exceeding the limit is then reported with
+// the limit's name and value, where the kernel says only ENOMEM or EINVAL. The kernel also counts
+// the objects of other contexts and processes, which are not visible here.
 type objectCount struct {
 	name string
 	most int

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// kernelCQ is a completion queue. Poll goes straight to the device's queue, but while a QP is being
-// drained, and after an overflow, completions go through soft.
+// kernelCQ is a completion queue. Poll reads the device's queue directly, except while a QP is
+// being drained and after an overflow, when completions pass through soft.
 type kernelCQ struct {
 	ctx    *kernelContext
 	owner  *CQ
@@ -25,10 +25,10 @@ type kernelCQ struct {
 	cqe    atomic.Int64
 
 	direct calllock.Lock // held by a poll in progress, and from Destroy on
-	slow   atomic.Bool   // completions go through soft
-	lost   atomic.Bool   // it has overflowed
+	slow   atomic.Bool   // completions pass through soft
+	lost   atomic.Bool   // it overflowed
 
-	mu     sync.Mutex // guards what follows; before the locks of the QPs' queues
+	mu     sync.Mutex // guards the fields below; acquired before the locks of the QPs' queues
 	gone   bool       // destroyed
 	qps    members[kernelQP]
 	soft   wcQueue
@@ -36,7 +36,7 @@ type kernelCQ struct {
 	drains int  // in progress
 }
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (c *kernelContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error) {
 	cq := new(kernelCQ)
 	if err := cq.create(c, owner, cqe, ch, vector, cq); err != nil {
@@ -45,7 +45,7 @@ func (c *kernelContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vec
 	return cq, nil
 }
 
-// create makes the queue. Its events go to self, the object of which cq is a part.
+// create creates the queue. Its events go to self, the object that embeds cq.
 func (cq *kernelCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int, self any) error {
 	own, err := Own[*kernelChannel](ch)
 	if err != nil {
@@ -68,7 +68,7 @@ func (cq *kernelCQ) create(c *kernelContext, owner *CQ, cqe int, ch ProviderComp
 	return nil
 }
 
-// Poll has completions converted in C, straight into wcs.
+// Poll converts completions in C, directly into wcs.
 func (cq *kernelCQ) Poll(wcs []WC) (int, error) {
 	switch {
 	case len(wcs) == 0:
@@ -81,8 +81,8 @@ func (cq *kernelCQ) Poll(wcs []WC) (int, error) {
 
 func (cq *kernelCQ) canPollDirect() bool { return true }
 
-// pollDirect is Poll if the CQ is not closed, nobody else is in it and completions do not go
-// through soft.
+// pollDirect is Poll for the case that the CQ is open, no other poll is in progress and completions
+// do not pass through soft. Otherwise ok is false.
 func (cq *kernelCQ) pollDirect(wcs []WC) (n int, ok bool, err error) {
 	if len(wcs) == 0 || cq.slow.Load() || !cq.direct.TryLock() {
 		return 0, false, nil
@@ -95,7 +95,7 @@ func (cq *kernelCQ) pollDirect(wcs []WC) (n int, ok bool, err error) {
 	return n, true, err
 }
 
-// poll polls the device, which stores 0 to atEnd when it is done, unless that is nil.
+// poll polls the device, which stores 0 to atEnd when it is done, unless atEnd is nil.
 func (cq *kernelCQ) poll(wcs []WC, atEnd *ibverbs.Held) (int, error) {
 	n := cq.c.Poll(flatWCs(wcs), atEnd)
 	if n > 0 && n&ibverbs.PollErrors == 0 || n == 0 && !cq.lost.Load() {
@@ -104,7 +104,8 @@ func (cq *kernelCQ) poll(wcs []WC, atEnd *ibverbs.Held) (int, error) {
 	return cq.polledErrors(wcs, n)
 }
 
-// polledErrors ends a poll of the device in which something is wrong.
+// polledErrors handles the result of a poll that failed, found failed completions or found an
+// overflowed CQ empty.
 func (cq *kernelCQ) polledErrors(wcs []WC, n int) (int, error) {
 	switch {
 	case n < 0:
@@ -117,10 +118,10 @@ func (cq *kernelCQ) polledErrors(wcs []WC, n int) (int, error) {
 	return cq.digest(wcs[:n&^ibverbs.PollErrors]), nil
 }
 
-// CQE is how many completions there is room for.
+// CQE returns the capacity.
 func (cq *kernelCQ) CQE() int { return int(cq.cqe.Load()) }
 
-// Resize changes the room.
+// Resize changes the capacity.
 func (cq *kernelCQ) Resize(cqe int) error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -146,12 +147,13 @@ func (cq *kernelCQ) event(ev *AsyncEvent) {
 	}
 	ev.Err = ErrCQOverflow
 	cq.mu.Lock()
-	// The completions in it can still be polled. If the library fails here, the next Poll tells.
+	// The completions in it can still be polled. If the library fails here, the next Poll reports
+	// it.
 	cq.slow.Store(true)
 	_ = cq.fetch(math.MaxInt)
 	cq.lost.Store(true)
 	if !cq.gone {
-		cq.ch.post(cq.owner) // wakes a goroutine that waits
+		cq.ch.post(cq.owner) // wakes a waiting goroutine
 	}
 	qps := cq.qps.all()
 	cq.mu.Unlock()
@@ -160,8 +162,8 @@ func (cq *kernelCQ) event(ev *AsyncEvent) {
 	}
 }
 
-// Destroy destroys the CQ. All its events have been acknowledged as they were read, so the library
-// has nothing to wait for.
+// Destroy destroys the CQ. Events are acknowledged as they are read, so the library does not have
+// to wait for any.
 func (cq *kernelCQ) Destroy() error {
 	cq.mu.Lock()
 	cq.gone = true
@@ -175,11 +177,11 @@ func (cq *kernelCQ) Destroy() error {
 	return errors.Join(err, cq.ch.release())
 }
 
-// batch is how many completions are taken from the device at a time.
+// batch is the number of completions polled from the device at once.
 const batch = 64
 
-// digest notes what the errors among completions say, takes out the marks of a drain and returns
-// how many remain.
+// digest handles the failed completions, removes the marks of a drain, and returns the number of
+// completions that remain.
 func (cq *kernelCQ) digest(wcs []WC) int {
 	n := 0
 	for i := range wcs {
@@ -196,7 +198,7 @@ func (cq *kernelCQ) digest(wcs []WC) int {
 	return n
 }
 
-// pollSoft is Poll through soft.
+// pollSoft is Poll by way of soft.
 func (cq *kernelCQ) pollSoft(wcs []WC) (int, error) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -208,8 +210,8 @@ func (cq *kernelCQ) pollSoft(wcs []WC) (int, error) {
 	return n, cq.softError(n, err)
 }
 
-// softError is the error of a poll that took n completions from soft, which fetch had filled with
-// the result err.
+// softError returns the error of a poll that returned n completions from soft, after fetch returned
+// err.
 func (cq *kernelCQ) softError(n int, err error) error {
 	switch {
 	case n > 0:
@@ -220,13 +222,13 @@ func (cq *kernelCQ) softError(n int, err error) error {
 	return err
 }
 
-// fetch takes completions from the device until soft holds want of them or the device has no more.
+// fetch polls the device until soft holds want completions or the device has no more.
 func (cq *kernelCQ) fetch(want int) error {
 	return cq.fetchTo(want, func(wcs []WC) { cq.soft.put(wcs[:cq.digest(wcs)]...) })
 }
 
-// fetchTo takes completions from the device and has them put into soft, until that holds want of
-// them or the device has no more.
+// fetchTo polls the device and passes the completions to put, which adds them to soft, until soft
+// holds want of them or the device has no more.
 func (cq *kernelCQ) fetchTo(want int, put func([]WC)) error {
 	if cq.gone {
 		return nil
@@ -249,18 +251,18 @@ func (cq *kernelCQ) fetchTo(want int, put func([]WC)) error {
 	return nil
 }
 
-// fetchAll takes all completions that the device has.
+// fetchAll polls the device until it has no more completions.
 func (cq *kernelCQ) fetchAll() {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	_ = cq.fetch(math.MaxInt) // a CQ that cannot be polled has nothing
+	_ = cq.fetch(math.MaxInt) // if the CQ cannot be polled, there is nothing to fetch
 }
 
-// members are the QPs of a CQ.
+// members is the set of QPs that use a CQ.
 type members[Q any] struct {
 	byNum map[uint32]*Q
 	num   uint32
-	last  *Q // found last, by num
+	last  *Q // result of the last find, for num
 }
 
 func (m *members[Q]) add(num uint32, q *Q) {
@@ -275,7 +277,7 @@ func (m *members[Q]) remove(num uint32) {
 	m.last = nil
 }
 
-// find returns the QP of a number, nil if it is gone.
+// find returns the QP with this number, nil if it is gone.
 func (m *members[Q]) find(num uint32) *Q {
 	if m.last == nil || m.num != num {
 		m.num, m.last = num, m.byNum[num]

@@ -12,15 +12,15 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// kernelDevice is a device of the kernel's, named by what stays when the list is read again.
+// kernelDevice is a kernel device, identified by what stays the same when the list is read again.
 type kernelDevice struct {
 	lib  ibverbs.Library
 	info DeviceInfo
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	probed bool
-	inline int  // the largest max_inline_data of a QP
-	writes bool // QPs for Atomic Writes can be made
+	inline int  // largest max_inline_data of a QP
+	writes bool // QPs can be created with Atomic Writes
 }
 
 type deviceKey struct {
@@ -28,23 +28,23 @@ type deviceKey struct {
 	guid GUID
 }
 
-// known holds every device that was ever listed, so that it is the same Device each time.
+// known holds every device ever listed, so that the same device always has the same Device.
 var known struct {
 	sync.Mutex
 	devices map[deviceKey]*Device
 }
 
-// kernelMissing is why there can be no devices of the kernel, nil if there can.
+// kernelMissing returns why kernel devices are unavailable, nil if they are available.
 func kernelMissing() error {
 	_, err := kernelLibrary()
 	return err
 }
 
-// kernelDevices lists the devices that the kernel has now.
+// kernelDevices lists the kernel devices currently present.
 func kernelDevices() ([]*Device, error) {
 	lib, err := kernelLibrary()
 	if err != nil {
-		return nil, nil // as without RDMA in the kernel; kernelMissing tells why
+		return nil, nil // as on a kernel without RDMA; kernelMissing reports why
 	}
 	list, err := lib.Devices()
 	switch err {
@@ -76,13 +76,14 @@ func (d *kernelDevice) Info() DeviceInfo { return d.info }
 // KernelName implements ProviderKernelDevice.
 func (d *kernelDevice) KernelName() string { return d.info.Name }
 
-// inlineSearch bounds what is tried. Drivers have up to about 1,000 bytes.
+// inlineSearch is the largest size of inline data that is tried. Drivers support up to about 1,000
+// bytes.
 const inlineSearch = 1024
 
-// probe finds out by making QPs what no attribute tells: how many bytes of inline data they can
-// have, none on a device on which no QP can be made, and whether they can have Atomic Writes, for
-// which the library's driver must know them as the device does. It does so once for each device.
-// known is the inline data by the driver, 0 = not known; atomicWrite is what the device says.
+// probe creates QPs to find out what no attribute says: how many bytes of inline data a QP supports
+// (0 if the device cannot create QPs), and whether QPs support Atomic Writes, which both the device
+// and the library's driver must know. It does so once per device. known is the driver's limit of
+// inline data, 0 if unknown; atomicWrite is whether the device advertises Atomic Writes.
 func (d *kernelDevice) probe(c ibverbs.Context, known int, atomicWrite bool) (inline int, ops OpSet, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,9 +122,9 @@ func (d *kernelDevice) tryQPs(c ibverbs.Context, known int, atomicWrite bool) (f
 	return nil
 }
 
-// maxInline returns how many bytes of inline data QPs like cfg can have.
+// maxInline returns how many bytes of inline data QPs like cfg support.
 func maxInline(pd ibverbs.PD, cfg ibverbs.QPConfig, known int) int {
-	// try returns what a QP has that was asked for n bytes, -1 if there is none.
+	// try returns the inline capacity of a QP created with n bytes, -1 if it cannot be created.
 	try := func(n int) int {
 		cfg.Cap.MaxInlineData = uint32(n)
 		qp, has, _, err := pd.CreateQP(cfg)
@@ -140,7 +141,7 @@ func maxInline(pd ibverbs.PD, cfg ibverbs.QPConfig, known int) int {
 	if most < 0 {
 		return 0
 	}
-	// Between what works and what does not.
+	// Search between a size that works and one that does not.
 	for bad := max(inlineSearch, most) + 1; bad-most > 1; {
 		middle := (most + bad) / 2
 		if n := try(middle); n >= 0 {

@@ -4,21 +4,22 @@
 
 package verbs
 
-// driver is what one must know about a device's driver beyond what the device tells.
+// driver is what must be known about a device's driver beyond what the device reports.
 type driver struct {
 	ops    OpSet
-	inline int // max_inline_data, 0 = it is to be found out
-	// wrap returns the context for the driver's own devices, around that for all; nil = that for
-	// all.
+	inline int // max_inline_data, 0 = probe for it
+	// wrap returns the context of this driver's devices, built around the common one; nil = use the
+	// common one.
 	wrap func(*kernelContext) ProviderContext
-	// extended returns the driver of a device that keeps this version of the contract of RFC 7306,
-	// whose queues are rings; nil = there is none. It need not be asked for where it is nil.
+	// extended returns the driver of a device that implements this version of the RFC 7306 contract
+	// and whose queues are rings; nil = there is none. If extended itself is nil, the device is not
+	// asked for a version.
 	extended func(version uint32) *driver
 }
 
-// driverOf recognises the driver of a device. A driver that it does not know is trusted. Only
-// operations that could crash a library or reach a peer in a wrong form are not allowed unless the
-// device says that it has them.
+// driverOf recognises the driver of a device. Unknown drivers are trusted, except that operations
+// that could crash a library, or reach the peer malformed, are allowed only if the device
+// advertises them.
 func driverOf(info DeviceInfo, attr DeviceAttr) driver {
 	switch {
 	case attr.VendorID == vendorSIW && info.Transport == TransportIWARP:
@@ -35,8 +36,8 @@ func driverOf(info DeviceInfo, attr DeviceAttr) driver {
 	return driver{ops: opsByAttr(info, attr)}
 }
 
-// opsByAttr is what a device says about its operations. Masked atomics and 64-bit immediates have
-// no form in libibverbs.
+// opsByAttr returns the operations that a device advertises. libibverbs cannot express masked
+// atomics and 64-bit immediates.
 func opsByAttr(info DeviceInfo, attr DeviceAttr) OpSet {
 	ops := MakeOpSet(OpSend, OpWrite, OpRead)
 	if info.Transport == TransportIB {

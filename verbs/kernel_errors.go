@@ -13,16 +13,16 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// errNoErrno is the cause of a failed call that broke its own rule for telling why.
+// errNoErrno is the cause of a failed call that did not report an errno as it should.
 var errNoErrno = errors.New("the library gave no errno")
 
-// libError is a call of the library that failed. errors.As finds the errno in it.
+// libError is a failed call of the library. errors.As finds its errno.
 type libError struct {
 	call  string
 	errno syscall.Errno
 }
 
-// Error returns for example "ibv_create_qp: invalid argument (EINVAL)".
+// Error returns text such as "ibv_create_qp: invalid argument (EINVAL)".
 func (e *libError) Error() string {
 	if name := errname.Of(e.errno); name != "" {
 		return fmt.Sprintf("%s: %v (%s)", e.call, e.errno, name)
@@ -33,7 +33,7 @@ func (e *libError) Error() string {
 // Unwrap returns the errno.
 func (e *libError) Unwrap() error { return e.errno }
 
-// Is maps errnos to the causes of this package.
+// Is maps errnos to the errors of this package.
 func (e *libError) Is(target error) bool {
 	switch e.errno {
 	case syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EPROTONOSUPPORT:
@@ -45,12 +45,12 @@ func (e *libError) Is(target error) bool {
 	case syscall.ENODEV:
 		return target == ErrNoDevice
 	case syscall.ENODATA:
-		return target == ErrNoGID // of the kernel's core, for an index without an entry
+		return target == ErrNoGID // from the kernel's core, for an index without an entry
 	}
 	return false
 }
 
-// callError makes the error of a call of a device, nil if it has none.
+// callError wraps the error of a call of the library; it returns nil for nil.
 func callError(call string, err error) error {
 	if err == nil {
 		return nil

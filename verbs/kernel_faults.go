@@ -4,13 +4,13 @@
 
 package verbs
 
-// A fault is a difference between a driver and what libibverbs promises, or what InfiniBand
-// hardware does. The types for the driver's devices correct it, or refuse the call. This file is
-// the only place that lists the faults, where they are and on which kernels. The code that corrects
-// a fault asks for it with faultSet.has; docs/support.md says what a program sees.
+// A fault is a deviation of a driver from what libibverbs promises, or from what InfiniBand
+// hardware does. The driver's own types correct it or refuse the call. This file is the only list
+// of the faults, their locations and the kernels that have them. Code that corrects a fault tests
+// for it with faultSet.has; docs/support.md describes what a program observes.
 type fault uint
 
-// The faults of siw.
+// Faults of siw.
 const (
 	siwForgetsRequests fault = iota
 	siwWrongOrder
@@ -34,7 +34,7 @@ const (
 	siwPostMiscounts
 )
 
-// The faults of rxe.
+// Faults of rxe.
 const (
 	rxeReceiveForgotten fault = iota + siwPostMiscounts + 1
 	rxeFenceLost
@@ -50,13 +50,14 @@ const (
 	faultsEnd
 )
 
-// faultInfo says where a fault is.
+// faultInfo describes a fault and its location.
 type faultInfo struct {
 	what    string
 	in      string // the file of the kernel's drivers/infiniband/sw or of rdma-core's providers, and the function
-	library bool   // it is in the driver's part of rdma-core, and a kernel cannot repair it
-	// kernels are the Linux versions whose driver has it, by a test or by its source; a library's
-	// is of rdma-core 44. Others were not looked at. "newest" was 7.3.
+	library bool   // in the driver's part of rdma-core, where no kernel can repair it
+	// kernels lists the Linux versions whose driver has the fault, according to a test or its
+	// source. For a library's fault it refers to rdma-core 44. Other versions were not examined.
+	// "newest" was 7.3.
 	kernels string
 }
 
@@ -116,8 +117,8 @@ var faultInfos = [faultsEnd]faultInfo{
 		"rxe_odp.c __rxe_odp_mr_copy", false, "newest"},
 }
 
-// faultSet is a set of the faults that a device has: those of its driver, without those that are
-// known to be repaired.
+// faultSet is the set of faults of a device: its driver's faults without those known to be
+// repaired.
 type faultSet uint64
 
 const (
@@ -127,7 +128,7 @@ const (
 
 func (s faultSet) has(f fault) bool { return s>>f&1 != 0 }
 
-// without returns the set without some faults.
+// without returns the set without the repaired faults.
 func (s faultSet) without(repaired ...fault) faultSet {
 	for _, f := range repaired {
 		s &^= 1 << f

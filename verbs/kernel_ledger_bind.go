@@ -4,7 +4,7 @@
 
 package verbs
 
-// BindMW queues the bind of a window of type 1.
+// BindMW posts the bind of a type 1 window.
 func (q *ledgerQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	if err := checkBinding(b); err != nil {
 		return 0, err
@@ -37,7 +37,7 @@ func (q *ledgerQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error)
 	return key, nil
 }
 
-// keepBind takes a bind that is to be flushed. It unlocks the queue meanwhile.
+// keepBind enters a bind that will be flushed. It unlocks the queue meanwhile.
 func (q *ledgerQP) keepBind(id uint64, b *MWBind) (uint32, error) {
 	q.sends.mu.Unlock()
 	_, err := q.keepSends([]SendWR{{ID: id, Opcode: WRBindMW}})

@@ -6,22 +6,21 @@ package verbs
 
 import "sync/atomic"
 
-// blamed has what is known of requests that have failed, for the send queue and for the receives.
+// blamed holds what is known about failed requests, for the send queue and the receives.
 type blamed struct {
-	last   [2]atomic.Pointer[blame]       // the last one
-	denied [2]atomic.Pointer[AccessError] // what its memory does not allow, if the driver's own provider has found that
+	last   [2]atomic.Pointer[blame]       // the most recent failure
+	denied [2]atomic.Pointer[AccessError] // the denied access, if the driver's own provider found one
 }
 
-// blame is what a ledger knows of a request that has failed. The device tells nothing but the
-// status.
+// blame is what a ledger knows about a failed request. The device reports only the status.
 type blame struct {
 	id     uint64
 	status WCStatus
 	opcode WCOpcode
-	denied *AccessError // nil = not known
+	denied *AccessError // nil = unknown
 }
 
-// blame notes a request that has failed.
+// blame records a failed request.
 func (q *ledgerQP) blame(wc *WC, op WROpcode, recv bool) {
 	if wc.Status == WCSuccess || wc.Status == WCWRFlushErr {
 		return
@@ -36,7 +35,7 @@ func (q *ledgerQP) blame(wc *WC, op WROpcode, recv bool) {
 	q.blamed.last[queue].Store(b)
 }
 
-// forget forgets all.
+// forget clears all records.
 func (b *blamed) forget() {
 	for i := range b.last {
 		b.last[i].Store(nil)
@@ -44,8 +43,8 @@ func (b *blamed) forget() {
 	}
 }
 
-// Explain implements ProviderQPExplainer: it knows which request it was, and what the driver's own
-// provider has found.
+// Explain implements ProviderQPExplainer. It identifies the request and adds what the driver's own
+// provider found.
 func (q *ledgerQP) Explain(wc *WC) (opcode WCOpcode, known bool, reason error) {
 	for i := range q.blamed.last {
 		b := q.blamed.last[i].Load()

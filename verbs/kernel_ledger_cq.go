@@ -9,32 +9,31 @@ import (
 	"sync/atomic"
 )
 
-// ledgerCQ is the CQ of a device that does not keep libibverbs' promises. All completions go
-// through soft: those of the device are entered into the ledgers of the QPs, and the ledgers give
-// out each request that has ended, in order.
+// ledgerCQ is the CQ of a device that breaks promises of libibverbs. All completions pass through
+// soft: a completion from the device is entered into the ledger of its queue, which releases
+// finished requests in order.
 type ledgerCQ struct {
 	kernelCQ
-	unsolicited bool // the device counts no completion as solicited
+	unsolicited bool // the device never treats a completion as solicited
 
 	waiting   atomic.Int64 // completions in soft
-	hidden    atomic.Int64 // requests that the device will report and that the program does not see
-	held      atomic.Int64 // requests of the QPs that wait for admission
+	hidden    atomic.Int64 // outstanding requests that the device reports but the program does not see
+	held      atomic.Int64 // requests of the QPs that are held back, see admission
 	selfPolls atomic.Bool  // see selfPoll
 
-	ledgers members[ledgerQP] // guarded by mu, as what follows
-	// How many completions have come, and how many of them wake a goroutine that waits for
-	// solicited ones.
+	ledgers members[ledgerQP] // guarded by mu, as are the fields below
+	// Number of completions so far, and of those that wake a goroutine waiting for solicited ones.
 	all, urgent uint64
 	armed       bool
-	armedUrgent bool   // for solicited ones
-	armedAt     uint64 // all, or urgent, when it was armed
+	armedUrgent bool   // armed for solicited completions only
+	armedAt     uint64 // value of all, or of urgent, when armed
 }
 
-// hiddenSlack is how much larger the device's CQ is made than the program asks for, because the
-// device also reports requests that the program does not see.
+// hiddenSlack is how much larger than requested the device's CQ is made, because the device also
+// reports requests that the program does not see.
 const hiddenSlack = 1024
 
-// newLedgerCQ makes a completion queue.
+// newLedgerCQ creates a completion queue.
 func newLedgerCQ(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, vector int,
 	unsolicited bool) (ProviderCQ, error) {
 	cq := &ledgerCQ{unsolicited: unsolicited}
@@ -46,7 +45,7 @@ func newLedgerCQ(c *kernelContext, owner *CQ, cqe int, ch ProviderCompChannel, v
 
 func withSlack(c *kernelContext, cqe int) int { return min(cqe+hiddenSlack, max(cqe, c.attr.MaxCQE)) }
 
-// Resize changes the room.
+// Resize changes the capacity.
 func (cq *ledgerCQ) Resize(cqe int) error { return cq.kernelCQ.Resize(withSlack(cq.ctx, cqe)) }
 
 func (cq *ledgerCQ) attach(q *ledgerQP) {
@@ -63,7 +62,7 @@ func (cq *ledgerCQ) detach(q *ledgerQP) {
 
 func (cq *ledgerCQ) canPollDirect() bool { return false }
 
-// Poll takes completions from soft.
+// Poll returns completions from soft.
 func (cq *ledgerCQ) Poll(wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, nil
@@ -72,7 +71,7 @@ func (cq *ledgerCQ) Poll(wcs []WC) (int, error) {
 	defer cq.mu.Unlock()
 	want := len(wcs)
 	if cq.selfPolls.Load() {
-		want = math.MaxInt // to find an overflow that has happened already
+		want = math.MaxInt // to detect an overflow that already happened
 	}
 	err := cq.fetch(want)
 	n := cq.soft.take(wcs)
@@ -80,7 +79,7 @@ func (cq *ledgerCQ) Poll(wcs []WC) (int, error) {
 	return n, cq.softError(n, err)
 }
 
-// fetch takes completions from the device until soft holds want of them or the device has no more.
+// fetch polls the device until soft holds want completions or the device has no more.
 func (cq *ledgerCQ) fetch(want int) error {
 	return cq.fetchTo(want, func(wcs []WC) {
 		for i := range wcs {
@@ -89,34 +88,34 @@ func (cq *ledgerCQ) fetch(want int) error {
 	})
 }
 
-// fetchAll takes all completions that the device has.
+// fetchAll polls the device until it has no more completions.
 func (cq *ledgerCQ) fetchAll() {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	_ = cq.fetch(math.MaxInt) // a CQ that cannot be polled has nothing
+	_ = cq.fetch(math.MaxInt) // if the CQ cannot be polled, there is nothing to fetch
 	cq.ring()
 }
 
-// Bits of the wr_id that the device gets: the rest is the number in the queue's ledger, or in the
-// SRQ's.
+// Bits of the wr_id passed to the device. The remaining bits are the request's number in the ledger
+// of the queue or the SRQ.
 const (
 	idRecv = 1 << 63
 	idSRQ  = 1 << 62
-	idOwn  = 1 << 61 // no number follows: a request of the provider's own, which is in no ledger
+	idOwn  = 1 << 61 // no number follows: a request of the provider itself, which is in no ledger
 )
 
-// accept enters a completion of the device's into the ledger of its request.
+// accept enters a completion from the device into the ledger of its request.
 func (cq *ledgerCQ) accept(wc *WC) {
 	q := cq.ledgers.find(wc.QPNum)
 	if q == nil {
-		return // the QP is gone, and its requests have been flushed
+		return // the QP is gone and its requests were flushed
 	}
 	switch {
-	case wc.ID == idOwn: // it was flushed
+	case wc.ID == idOwn: // nothing to report
 	case wc.ID&idSRQ != 0:
 		srq := q.srq
 		if srq == nil {
-			return // no request of ours: a program has written to the ring
+			return // not a request of ours: the program has written to the ring
 		}
 		srq.mu.Lock()
 		id, ok := srq.take(wc.ID)
@@ -150,7 +149,7 @@ func (cq *ledgerCQ) accept(wc *WC) {
 	}
 }
 
-// advance moves what has ended from a ledger, whose queue is locked, to soft.
+// advance moves finished requests from a ledger, whose queue is locked, to soft.
 func (cq *ledgerCQ) advance(q *ledgerQP, l *ledgerQueue) {
 	for {
 		wc, visible, ok := l.next()
@@ -164,13 +163,13 @@ func (cq *ledgerCQ) advance(q *ledgerQP, l *ledgerQueue) {
 	}
 }
 
-// emit puts a completion into soft.
+// emit adds a completion to soft.
 func (cq *ledgerCQ) emit(q *ledgerQP, wc *WC, recv bool) {
 	if wc.Status != WCSuccess && q.failedBy(wc.Status) {
 		go q.fail(nil)
 	}
 	if cq.lost.Load() {
-		return // what comes after an overflow is lost too
+		return // completions after an overflow are lost too
 	}
 	if cq.soft.len() >= cq.CQE() {
 		cq.lost.Store(true)
@@ -180,7 +179,7 @@ func (cq *ledgerCQ) emit(q *ledgerQP, wc *WC, recv bool) {
 	cq.soft.put(*wc)
 	cq.waiting.Store(int64(cq.soft.len()))
 	cq.all++
-	// The device may not tell which receives are solicited: all of them count.
+	// The device may not report which receives are solicited, so all of them count.
 	if recv || wc.Status != WCSuccess {
 		cq.urgent++
 	}

@@ -14,9 +14,9 @@ func (q *ledgerQP) flushIfEnded() {
 	}
 }
 
-// flushEnded flushes a QP that has gone to ERR: it waits until the device has flushed what it has,
-// and flushes the rest, which are requests that the device forgot, and those that it never got. The
-// caller holds modify.
+// flushEnded flushes a QP that has moved to ERR. It waits until the device has flushed its
+// requests, and then flushes the rest: requests that the device lost, and requests it never
+// received. The caller holds modify.
 func (q *ledgerQP) flushEnded() {
 	if !q.ended || q.flushed {
 		return
@@ -39,7 +39,7 @@ func (q *ledgerQP) flushEnded() {
 	q.flushRest(&q.recvs)
 }
 
-// lent is how many requests the device still has.
+// lent returns the number of requests that the device still has.
 func (q *ledgerQP) lent() int {
 	q.sends.mu.Lock()
 	defer q.sends.mu.Unlock()
@@ -48,7 +48,7 @@ func (q *ledgerQP) lent() int {
 	return q.sends.lent + q.recvs.lent
 }
 
-// flushRest flushes what the device will not.
+// flushRest flushes the requests that the device will not.
 func (q *ledgerQP) flushRest(l *ledgerQueue) {
 	l.cq.mu.Lock()
 	defer l.cq.mu.Unlock()

@@ -9,50 +9,50 @@ import (
 	"sync/atomic"
 )
 
-// A windowLedger knows on which QP each window of type 2 of a context is bound, for a device that
-// cannot destroy such a QP. When a QP is to be destroyed, its windows are freed and made anew: they
-// are unbound then, and the program's handles remain.
+// windowLedger tracks the QP on which each type 2 window of a context is bound, for a device that
+// cannot destroy such a QP. Before a QP is destroyed, its windows are freed and allocated anew,
+// which unbinds them; the program's handles stay valid.
 //
-// A bind or an invalidation counts when the device has reported it. The device executes the binds
-// of a window in the order of posting, because each names the key of the one before it; so a report
-// counts only if it is of a later bind than the last that did. A bind that is flushed, or never
-// reported, may have been executed, and counts.
+// A bind or an invalidation takes effect here when the device reports it. The device executes the
+// binds of a window in the order of posting, because each names the key of the previous one. A
+// report therefore counts only if its bind is later than the last one that counted. A bind that is
+// flushed or never reported may have been executed, so it counts as well.
 //
-// A windowLedger that is nil does nothing: the device's windows do not matter to its QPs.
+// A nil windowLedger does nothing: the device can destroy QPs with bound windows.
 type windowLedger struct {
-	// use is held for reading by a post with binds, and for writing where a window is freed,
-	// because C gets the window's address. It is taken after QP.modify and before the lock of the
-	// CQ.
+	// use is held for reading by a post with binds, and for writing while a window is freed,
+	// because C is given the window's address. It is acquired after QP.modify and before the lock
+	// of the CQ.
 	use sync.RWMutex
 
-	mu      sync.Mutex // a leaf, guards what follows, the windows and the windowOps of the QPs
+	mu      sync.Mutex // innermost lock; guards the fields below, the windows, and the windowOps of the QPs
 	byIndex map[uint32]*ledgerMW
 }
 
-// ledgerMW is a window of type 2 in a windowLedger.
+// ledgerMW is a type 2 window tracked by a windowLedger.
 type ledgerMW struct {
 	kernelMW
 	pd      *kernelPD
 	windows *windowLedger
 	key     atomic.Uint32
-	lost    error // guarded by use: why the library has no such window any more
+	lost    error // guarded by use: why the library no longer has the window
 
 	// Guarded by mu.
-	posts uint64    // binds that were posted
-	last  uint64    // the number of the one that counts
-	on    *ledgerQP // where that has bound it, nil = it is not bound
-	bound uint32    // the key that this one gave it
+	posts uint64    // number of binds posted
+	last  uint64    // number of the bind in effect
+	on    *ledgerQP // the QP on which it is bound, nil = none
+	bound uint32    // the key that the bind in effect assigned
 }
 
-// windowOp is a bind, or the invalidation of a key, that the device has not reported.
+// windowOp is a bind or the invalidation of a key that the device has not reported yet.
 type windowOp struct {
 	seq    uint64
-	window *ledgerMW // nil: an invalidation
+	window *ledgerMW // nil = an invalidation
 	number uint64    // of the bind
 	key    uint32
 }
 
-// alloc makes a window.
+// alloc allocates a window.
 func (l *windowLedger) alloc(pd *kernelPD) (*ledgerMW, error) {
 	w := &ledgerMW{pd: pd, windows: l}
 	if err := w.kernelMW.alloc(pd, MWType2); err != nil {
@@ -64,7 +64,7 @@ func (l *windowLedger) alloc(pd *kernelPD) (*ledgerMW, error) {
 	return w, nil
 }
 
-// enter notes the window that the library has made. The caller holds mu.
+// enter records the window that the library allocated. The caller holds mu.
 func (l *windowLedger) enter(w *ledgerMW) {
 	if l.byIndex == nil {
 		l.byIndex = make(map[uint32]*ledgerMW)
@@ -76,7 +76,7 @@ func (l *windowLedger) enter(w *ledgerMW) {
 // bindable implements ownWindow. The caller holds use.
 func (w *ledgerMW) bindable() (*kernelMW, error) { return &w.kernelMW, w.lost }
 
-// RKey returns the key given at the last allocation.
+// RKey returns the key assigned at the last allocation.
 func (w *ledgerMW) RKey() uint32 { return w.key.Load() }
 
 // Dealloc frees the window.
@@ -96,7 +96,7 @@ func (w *ledgerMW) Dealloc() error {
 	return w.kernelMW.Dealloc()
 }
 
-// named reports whether requests bind windows.
+// named reports whether any of the requests binds a window.
 func (l *windowLedger) named(wrs []SendWR) bool {
 	if l != nil {
 		for i := range wrs {
@@ -108,8 +108,8 @@ func (l *windowLedger) named(wrs []SendWR) bool {
 	return false
 }
 
-// posted notes a WRBindMW or WRLocalInv that is entered into the ledger of a QP. The bind of a
-// window of type 1 has no Bind.
+// posted records a WRBindMW or WRLocalInv entered into the ledger of a QP. A request that binds a
+// type 1 window has no Bind.
 func (l *windowLedger) posted(q *ledgerQP, seq uint64, wr *SendWR) {
 	if l == nil {
 		return
@@ -123,7 +123,7 @@ func (l *windowLedger) posted(q *ledgerQP, seq uint64, wr *SendWR) {
 		}
 		w, _ := Ability[*ledgerMW](wr.Bind.MW.p)
 		if w == nil {
-			return // of type 1, by a device that wraps this one
+			return // type 1, from a device that wraps this one
 		}
 		w.posts++
 		op.window, op.number, op.key = w, w.posts, wr.RKey
@@ -131,7 +131,7 @@ func (l *windowLedger) posted(q *ledgerQP, seq uint64, wr *SendWR) {
 	q.windowOps = append(q.windowOps, op)
 }
 
-// withdrawn forgets what the device has refused, from the number tail on.
+// withdrawn drops requests that the device refused, from number tail on.
 func (l *windowLedger) withdrawn(q *ledgerQP, tail uint64) {
 	if l == nil {
 		return
@@ -143,7 +143,7 @@ func (l *windowLedger) withdrawn(q *ledgerQP, tail uint64) {
 	}
 }
 
-// reported notes what has become of requests: the device reports them in the order of posting.
+// reported records the outcome of requests. The device reports them in the order of posting.
 func (l *windowLedger) reported(q *ledgerQP, seq uint64, status WCStatus) {
 	if l == nil {
 		return
@@ -156,12 +156,12 @@ func (l *windowLedger) reported(q *ledgerQP, seq uint64, status WCStatus) {
 		if op.seq == seq {
 			l.ended(q, op, status)
 		} else {
-			l.ended(q, op, WCWRFlushErr) // forgotten when the QP went to RESET
+			l.ended(q, op, WCWRFlushErr) // dropped when the QP moved to RESET
 		}
 	}
 }
 
-// ended notes what has become of a request. The caller holds mu.
+// ended records the outcome of one request. The caller holds mu.
 func (l *windowLedger) ended(q *ledgerQP, op windowOp, status WCStatus) {
 	switch w := op.window; {
 	case status != WCSuccess && status != WCWRFlushErr:
@@ -174,7 +174,7 @@ func (l *windowLedger) ended(q *ledgerQP, op windowOp, status WCStatus) {
 	}
 }
 
-// invalidated notes that a peer has invalidated a key.
+// invalidated records that the peer invalidated a key.
 func (l *windowLedger) invalidated(key uint32) {
 	if l == nil {
 		return
@@ -184,14 +184,14 @@ func (l *windowLedger) invalidated(key uint32) {
 	l.unbind(key)
 }
 
-// unbind notes that a key is invalid. The caller holds mu.
+// unbind records that a key is invalid. The caller holds mu.
 func (l *windowLedger) unbind(key uint32) {
 	if w := l.byIndex[key>>8]; w != nil && w.bound == key {
 		w.on = nil
 	}
 }
 
-// release unbinds the windows that are bound on a QP, which executes nothing any more.
+// release unbinds the windows bound on a QP that no longer executes requests.
 func (l *windowLedger) release(q *ledgerQP) {
 	if l == nil {
 		return
@@ -201,7 +201,7 @@ func (l *windowLedger) release(q *ledgerQP) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, op := range q.windowOps {
-		l.ended(q, op, WCWRFlushErr) // it is not reported any more
+		l.ended(q, op, WCWRFlushErr) // the device will not report it
 	}
 	q.windowOps = nil
 	var on []*ledgerMW
@@ -215,8 +215,8 @@ func (l *windowLedger) release(q *ledgerQP) {
 	}
 }
 
-// renew makes a window anew. If that fails, what the program has is one that can only be closed.
-// The caller holds use and mu.
+// renew replaces the library's window with a new one. If that fails, the program's handle can only
+// be closed. The caller holds use and mu.
 func (l *windowLedger) renew(w *ledgerMW) {
 	if w.c.Dealloc() != nil {
 		return // it is still bound

@@ -6,8 +6,8 @@ package verbs
 
 import "math"
 
-// ring wakes a goroutine that waits for the CQ, because the provider itself has put a completion
-// into soft.
+// ring wakes a goroutine that waits for the CQ. It is called when the provider itself has added a
+// completion to soft.
 func (cq *ledgerCQ) ring() {
 	if cq.armed && cq.due() {
 		cq.armed = false
@@ -15,7 +15,7 @@ func (cq *ledgerCQ) ring() {
 	}
 }
 
-// due reports whether a completion has come for which the CQ was armed.
+// due reports whether a completion for which the CQ was armed has arrived.
 func (cq *ledgerCQ) due() bool {
 	if cq.lost.Load() {
 		return true
@@ -26,7 +26,7 @@ func (cq *ledgerCQ) due() bool {
 	return cq.all != cq.armedAt
 }
 
-// ReqNotify arms the CQ. One that is armed for any completion stays so (ibv_req_notify_cq(3)).
+// ReqNotify arms the CQ. A CQ armed for any completion stays so (ibv_req_notify_cq(3)).
 func (cq *ledgerCQ) ReqNotify(solicitedOnly bool) error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -40,8 +40,8 @@ func (cq *ledgerCQ) ReqNotify(solicitedOnly bool) error {
 
 func (cq *ledgerCQ) arm() error { return cq.kernelCQ.ReqNotify(cq.armedUrgent && !cq.unsolicited) }
 
-// notified returns nil if an event was for a completion that the program does not see, or not yet.
-// The CQ is armed again then.
+// notified returns nil if an event was for a completion that the program does not see, or does not
+// see yet. It then rearms the CQ.
 func (cq *ledgerCQ) notified() *CQ {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -67,14 +67,15 @@ func (cq *ledgerCQ) event(ev *AsyncEvent) {
 	}
 	ev.Err = ErrCQOverflow
 	cq.mu.Lock()
-	// The completions in it can still be polled. If the library fails here, the next Poll tells.
+	// The completions in it can still be polled. If the library fails here, the next Poll reports
+	// it.
 	_ = cq.fetch(math.MaxInt)
 	cq.lost.Store(true)
 	cq.mu.Unlock()
 	cq.endQPs()
 }
 
-// overflowed is event for a CQ that has overflowed here and not in the device.
+// overflowed does the work of event for a CQ that overflowed here and not in the device.
 func (cq *ledgerCQ) overflowed() {
 	cq.mu.Lock()
 	gone := cq.gone
@@ -86,7 +87,7 @@ func (cq *ledgerCQ) overflowed() {
 	cq.endQPs()
 }
 
-// endQPs wakes a goroutine that waits for the CQ, and fails the CQ's QPs.
+// endQPs wakes a goroutine that waits for the CQ, and moves its QPs to ERR.
 func (cq *ledgerCQ) endQPs() {
 	cq.mu.Lock()
 	if !cq.gone && cq.armed {

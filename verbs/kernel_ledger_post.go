@@ -11,12 +11,13 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// splitReads says which requests of a list are the first parts of those that follow. nil = none.
+// splitReads marks the requests of a list that are the first parts of the requests that follow
+// them. nil = none.
 type splitReads []bool
 
 func (s splitReads) has(i int) bool { return i >= 0 && i < len(s) && s[i] }
 
-// among is how many of the first n requests are first parts.
+// among returns how many of the first n requests are first parts.
 func (s splitReads) among(n int) int {
 	sum := 0
 	for i := range min(n, len(s)) {
@@ -27,12 +28,13 @@ func (s splitReads) among(n int) int {
 	return sum
 }
 
-// A driver that changes nothing has these.
+// Defaults for drivers that change nothing.
 
 func (q *ledgerQP) split(wrs []SendWR) ([]SendWR, splitReads) { return wrs, nil }
 func (q *ledgerQP) adapt(*sendList)                           {}
 
-// PostSend enters a list into the ledger and hands over in one call what the device may have.
+// PostSend enters a list into the ledger and posts to the device, in one call, the requests that
+// may proceed.
 func (q *ledgerQP) PostSend(wrs []SendWR) (int, error) {
 	if q.windows.named(wrs) {
 		q.windows.use.RLock()
@@ -43,15 +45,16 @@ func (q *ledgerQP) PostSend(wrs []SendWR) (int, error) {
 	return n, cmp.Or(failed, err)
 }
 
-// postOwn posts requests that name no objects but the provider's own.
+// postOwn posts requests that refer only to objects of this provider.
 func (q *ledgerQP) postOwn(wrs []SendWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
 	}
 	s := &q.sends
 	s.mu.Lock()
-	// The device's own queue is longer than asked for, and its places become free at other times.
-	// This comes before the look at the state, which can change while the queue is not locked.
+	// The device's own queue is longer than requested, so its room says nothing about the
+	// program's. Polling comes before the look at the state, which can change while the queue is
+	// unlocked.
 	if s.requests()+len(wrs) > q.cap.MaxSendWR {
 		q.relieveSends()
 	}
@@ -84,7 +87,7 @@ func (q *ledgerQP) postOwn(wrs []SendWR) (int, error) {
 	return len(wrs), full
 }
 
-// cutToRoom returns as much of a list as there is room for, and the error if that is not all.
+// cutToRoom returns the part of a list that fits into room, and an error if that is not all of it.
 func cutToRoom[T any](wrs []T, room int) ([]T, error) {
 	if room = max(room, 0); len(wrs) > room {
 		return wrs[:room], ErrQueueFull
@@ -92,7 +95,8 @@ func cutToRoom[T any](wrs []T, room int) ([]T, error) {
 	return wrs, nil
 }
 
-// possible is how many requests come before one that would stop the device's queue for good.
+// possible returns the number of requests before the first one that would stop the device's queue
+// for good.
 func (q *ledgerQP) possible(wrs []SendWR) int {
 	if q.needsDepth && q.ord.Load() == 0 {
 		for i := range wrs {
@@ -104,7 +108,7 @@ func (q *ledgerQP) possible(wrs []SendWR) int {
 	return len(wrs)
 }
 
-// needsORD reports whether a request takes up a place among the Reads in progress.
+// needsORD reports whether a request counts against the limit of outstanding Reads and atomics.
 func needsORD(op WROpcode) bool {
 	switch op {
 	case WRRDMARead, WRAtomicCmpAndSwp, WRAtomicFetchAndAdd, WRMaskedAtomicCmpAndSwp, WRMaskedAtomicFetchAndAdd,
@@ -114,7 +118,7 @@ func needsORD(op WROpcode) bool {
 	return false
 }
 
-// postPossible posts requests for which there is room.
+// postPossible posts requests for which the queue has room.
 func (q *ledgerQP) postPossible(wrs []SendWR) (int, error) {
 	list, split := q.driver.split(wrs)
 	q.send.fill(list)
@@ -129,7 +133,7 @@ func (q *ledgerQP) postPossible(wrs []SendWR) (int, error) {
 			q.windows.withdrawn(q, q.sends.tail)
 			return n - split.among(n), err
 		}
-		// They are in the device's queue and may be executed or not. Those that are not are
+		// They are in the device's queue and may or may not be executed. Those that are not are
 		// flushed.
 		go q.fail(err)
 	}
@@ -137,7 +141,7 @@ func (q *ledgerQP) postPossible(wrs []SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// enter enters a request into the ledger, or the first part of one. The device gets it later.
+// enter enters a request, or the first part of one, into the ledger. The device receives it later.
 func (q *ledgerQP) enter(w *SendWR, first bool) uint64 {
 	seq := q.sends.push(slot{wc: WC{ID: w.ID}, op: w.Opcode, read: needsORD(w.Opcode), first: first,
 		visible: !first && (q.sigAll || w.Flags&SendSignaled != 0), reported: true})
@@ -153,14 +157,14 @@ func (q *ledgerQP) enter(w *SendWR, first bool) uint64 {
 	return seq
 }
 
-// relieveSends takes completions from the device. It unlocks the queue meanwhile.
+// relieveSends polls completions from the device. It unlocks the queue meanwhile.
 func (q *ledgerQP) relieveSends() {
 	q.sends.mu.Unlock()
 	q.sends.cq.relieve()
 	q.sends.mu.Lock()
 }
 
-// lookAfterSends makes sure that the CQ has room for the completions of what has just been posted.
+// lookAfterSends makes sure that the CQ has room for the completions of the requests just posted.
 // It may unlock the queue meanwhile.
 func (q *ledgerQP) lookAfterSends() {
 	if q.sends.cq.hidden.Load() > hiddenSlack/2 {
@@ -169,7 +173,7 @@ func (q *ledgerQP) lookAfterSends() {
 	q.sends.cq.selfPoll(q.sends.lent + q.admission.len())
 }
 
-// PostRecv enters a list into the ledger and hands it over in one call.
+// PostRecv enters a list into the ledger and posts it in one call.
 func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
@@ -209,8 +213,8 @@ func (q *ledgerQP) PostRecv(wrs []RecvWR) (int, error) {
 	return n, full
 }
 
-// keepSends takes requests that the device does not get: of a QP in the error state, to be flushed;
-// or, in a queue that is poisoned, first the request that will fail.
+// keepSends enters requests that the device does not receive: those of a QP in ERR, to be flushed,
+// or those of a poisoned queue, of which the first is the request that will fail.
 func (q *ledgerQP) keepSends(wrs []SendWR) (int, error) {
 	s := &q.sends
 	return keep(q, s, wrs, q.cap.MaxSendWR, func(w *SendWR) {
@@ -222,16 +226,16 @@ func (q *ledgerQP) keepSends(wrs []SendWR) (int, error) {
 	})
 }
 
-// keepRecvs takes receives of a QP in the error state, to be flushed.
+// keepRecvs enters receives of a QP in ERR, to be flushed.
 func (q *ledgerQP) keepRecvs(wrs []RecvWR) (int, error) {
 	return keep(q, &q.recvs, wrs, q.cap.MaxRecvWR, func(w *RecvWR) { q.recvs.add(w.ID, slotHeld, true, false) })
 }
 
-// keep enters requests that the device does not get into a ledger, and moves on what has ended.
+// keep enters requests that the device does not receive into a ledger, and releases finished ones.
 func keep[T any](q *ledgerQP, l *ledgerQueue, wrs []T, most int, enter func(*T)) (int, error) {
 	l.cq.mu.Lock()
 	defer l.cq.mu.Unlock()
-	// Earlier requests may have ended. If the library fails here, the next Poll tells.
+	// Earlier requests may have completed. If the library fails here, the next Poll reports it.
 	_ = l.cq.fetch(l.cq.soft.len() + batch)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,66 +13,64 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// ledgerQP is the QP of a device that does not keep libibverbs' promises about order and flushing,
-// so every request is in a ledger, and each one is signalled to the device. In ERR all requests
-// have been flushed when the call that has led there returns.
+// ledgerQP is the QP of a device that breaks libibverbs' promises about order and flushing. Every
+// request is tracked in a ledger, a shadow of the device's queue, and is posted to the device as
+// signaled. In ERR, all requests are flushed by the time the call that moved the QP there returns.
 type ledgerQP struct {
 	kernelQP
 	driver ledgerDriver
 	srq    *ledgerSRQ // nil = a receive queue of its own
 	sigAll bool
-	places int          // of the device's send queue
-	ord    atomic.Int32 // Reads and atomics in progress that the peer takes
+	places int          // requests that fit into the device's send queue
+	ord    atomic.Int32 // limit of outstanding Reads and atomics
 
 	sends     ledgerQueue
 	recvs     ledgerQueue
 	admission admission // guarded by the lock of sends
-	bad       bool      // guarded by the lock of sends: the request that will fail is in the ledger
+	bad       bool      // guarded by the lock of sends: the ledger has the request that will fail
 	blamed    blamed
-	windowOps []windowOp // guarded by windows.mu: in the order of posting
-	flushed   bool       // guarded by modify: both queues have been
+	windowOps []windowOp // guarded by windows.mu; in the order of posting
+	flushed   bool       // guarded by modify: both queues were flushed
 
-	// What the driver says when it makes the QP.
-	windows    *windowLedger // nil: windows do not matter to the QP
-	least      int           // elements that a receive must have
-	fences     bool          // fenced requests wait for admission, and lose the flag
-	needsDepth bool          // a Read or atomic that may not be in progress stops the device's queue for good
-	// how long the device may take to complete everything in ERR; 0: it has done that when
+	// Set by the driver when it creates the QP.
+	windows    *windowLedger // nil: the QP can be destroyed with windows bound
+	least      int           // least number of elements of a receive
+	fences     bool          // fenced requests are held back and lose the flag
+	needsDepth bool          // a Read or atomic stops the device's queue for good while the depth is 0
+	// how long the device may take to complete everything in ERR; 0: it has done so when
 	// ibv_modify_qp returns
 	flushTime time.Duration
 }
 
-// ledgerQueue is a queue of a QP.
+// ledgerQueue is the send or receive queue of a QP.
 type ledgerQueue struct {
 	cq *ledgerCQ
-	mu sync.Mutex // guards what follows, and the list that is converted; after that of the CQ
+	mu sync.Mutex // guards the fields below and the list being converted; acquired after the CQ's lock
 	ledger
 	receives bool      // it is the receive queue
-	sgls     *sglStore // nil if the driver does not look at them
-	flushed  bool      // the device has flushed all that it had
+	sgls     *sglStore // nil if the driver does not need them
+	flushed  bool      // the device has flushed its requests
 }
 
-// ledgerDriver is what a driver does in its own way.
+// ledgerDriver is implemented by each driver to adjust requests and completions.
 type ledgerDriver interface {
-	// split returns the list that the device gets instead of wrs, and which requests in it are
-	// first parts.
+	// split returns the list to post instead of wrs, and which of its requests are first parts.
 	split(wrs []SendWR) ([]SendWR, splitReads)
-	// adapt changes those requests of a converted list that the device would misunderstand.
+	// adapt changes the requests of a converted list that the device would misinterpret.
 	adapt(l *sendList)
-	// waits reports whether a request must wait; reads is the number of Reads and atomics that are
-	// unanswered.
+	// waits reports whether a request must be held back; reads is the number of outstanding Reads
+	// and atomics.
 	waits(w *ibverbs.Send, reads int) bool
-	// reportedSend and reportedRecv learn what the device has reported of a request, of this opcode
-	// or with these elements, and correct it. They are called with the lock of the queue, or of the
-	// SRQ.
+	// reportedSend and reportedRecv inspect and correct the completion of a request with this
+	// opcode or these elements. They are called with the lock of the queue or the SRQ held.
 	reportedSend(wc *WC, op WROpcode, sgl []SGE)
 	reportedRecv(wc *WC, sgl []SGE)
 }
 
-// unknownORD is the depth of a QP for which none has been set.
+// unknownORD is the depth of a QP before one is set.
 const unknownORD = -1
 
-// create makes the QP. Events go to target, which does what the driver does in its own way.
+// create creates the QP. Events go to target, which also provides the driver's own behaviour.
 func (q *ledgerQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QPCap, target interface {
 	asyncTarget
 	ledgerDriver
@@ -96,7 +94,7 @@ func (q *ledgerQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QP
 	return nil
 }
 
-// attach makes the CQs know the QP, which is complete.
+// attach registers the complete QP with its CQs.
 func (q *ledgerQP) attach() {
 	q.sends.cq.attach(q)
 	q.recvs.cq.attach(q)
@@ -104,7 +102,7 @@ func (q *ledgerQP) attach() {
 
 func (q *ledgerQP) canPostDirect() bool { return false }
 
-// Moved notes where a connection manager has moved the QP.
+// Moved records a state to which a connection manager has moved the QP.
 func (q *ledgerQP) Moved(to QPState, reason error) {
 	q.kernelQP.Moved(to, reason)
 	q.flushIfEnded()
@@ -113,18 +111,18 @@ func (q *ledgerQP) Moved(to QPState, reason error) {
 // SetDepths implements ProviderQPLimiter.
 func (q *ledgerQP) SetDepths(ord, _ int) { q.ord.Store(int32(ord)) }
 
-// Modify checks the change against the state diagram and makes it.
+// Modify checks the change against the state diagram and applies it.
 func (q *ledgerQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	return q.change(&attr, mask)
 }
 
-// change is Modify. The caller holds modify.
+// change implements Modify. The caller holds modify.
 func (q *ledgerQP) change(attr *QPAttr, mask QPAttrMask) error {
 	ord := q.ord.Load()
 	if mask&QPAttrMaxRdAtomic != 0 {
-		q.ord.Store(int32(attr.MaxRdAtomic)) // before the first post of a QP that goes to RTS
+		q.ord.Store(int32(attr.MaxRdAtomic)) // before the first post of a QP moving to RTS
 	}
 	err := q.kernelQP.change(attr, mask)
 	if err != nil {
@@ -136,7 +134,7 @@ func (q *ledgerQP) change(attr *QPAttr, mask QPAttrMask) error {
 	return err
 }
 
-// forget drops all that was posted, without completions.
+// forget discards everything posted, without completions.
 func (q *ledgerQP) forget() {
 	q.sends.mu.Lock()
 	q.sends.drop()
@@ -157,7 +155,8 @@ func (q *ledgerQP) event(ev *AsyncEvent) {
 	q.flushIfEnded()
 }
 
-// Query asks the kernel. The state is the provider's, unless the device has left it for an error.
+// Query queries the kernel. The state is the provider's, unless the device has moved the QP to an
+// error state.
 func (q *ledgerQP) Query() (QPAttr, error) {
 	attr, err := q.kernelQP.Query()
 	q.flushIfEnded()
@@ -170,10 +169,10 @@ func (q *ledgerQP) fail(reason error) {
 	q.flushIfEnded()
 }
 
-// Drain has nothing to wait for: a QP in ERR has been flushed.
+// Drain has nothing to wait for: a QP in ERR is already flushed.
 func (q *ledgerQP) Drain(ctx context.Context) error { return ctx.Err() }
 
-// Destroy cuts the connection, has all requests flushed and destroys the QP.
+// Destroy disconnects and flushes the QP and destroys it.
 func (q *ledgerQP) Destroy() error {
 	q.failure.fire()
 	q.modify.Lock()

@@ -4,18 +4,18 @@
 
 package verbs
 
-// ledgerSRQ is the SRQ of a device that does not keep libibverbs' promises. The device knows its
-// requests by a number.
+// ledgerSRQ is the SRQ of a device that breaks promises of libibverbs. It posts each request to the
+// device under a number of its own.
 type ledgerSRQ struct {
 	kernelSRQ
-	least int // elements that a receive must have
+	least int // least number of elements of a receive
 
-	ids  []uint64 // of requests, by number; guarded by mu, as what follows
-	free []uint32 // numbers without a request
+	ids  []uint64 // IDs of requests, by number; guarded by mu, as are the fields below
+	free []uint32 // unused numbers
 	sgls *sglStore
 }
 
-// PostRecv hands a list over in one call.
+// PostRecv posts a list in one call.
 func (s *ledgerSRQ) PostRecv(wrs []RecvWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
@@ -33,7 +33,7 @@ func (s *ledgerSRQ) PostRecv(wrs []RecvWR) (int, error) {
 	return n, err
 }
 
-// put keeps a request and returns its number.
+// put records a request and returns its number.
 func (s *ledgerSRQ) put(w *RecvWR) uint64 {
 	var i uint32
 	if n := len(s.free); n > 0 {
@@ -48,10 +48,10 @@ func (s *ledgerSRQ) put(w *RecvWR) uint64 {
 	return uint64(i)
 }
 
-// srqSlot is the number of a request in the wr_id that the device got.
+// srqSlot returns the number of a request from the wr_id posted to the device.
 func srqSlot(tag uint64) uint64 { return uint64(uint32(tag)) }
 
-// take returns the ID of a request that has ended. The caller holds mu.
+// take returns the ID of a finished request and frees its number. The caller holds mu.
 func (s *ledgerSRQ) take(tag uint64) (uint64, bool) {
 	i := srqSlot(tag)
 	if i >= uint64(len(s.ids)) {

@@ -21,11 +21,11 @@ import (
 type kernelMR struct {
 	ctx *kernelContext
 	c   ibverbs.MR
-	// The keys are asked for at any time, also of a region that is closed, when c is gone.
+	// The keys may be read at any time, even once the region is closed and c is gone.
 	lkey, rkey atomic.Uint32
 }
 
-// learn takes over the keys, which a registration gives and a reregistration may change.
+// learn stores the keys, which registration assigns and reregistration may change.
 func (m *kernelMR) learn(keys ibverbs.Keys) {
 	m.lkey.Store(keys.LKey)
 	m.rkey.Store(keys.RKey)
@@ -49,7 +49,7 @@ func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access Access
 	if err := pd.ctx.counts.mr.add(); err != nil {
 		return err
 	}
-	// The library keeps the address, not the pointer: the handle has pinned the memory.
+	// The library retains the address, not the pointer: the handle has pinned the memory.
 	c, err := pd.c.RegMR(addr, len(mem), iova, kernelAccess(access))
 	runtime.KeepAlive(mem)
 	if err != nil {
@@ -63,24 +63,24 @@ func (m *kernelMR) register(pd *kernelPD, mem []byte, iova uint64, access Access
 
 func (m *kernelMR) base() *kernelMR { return m }
 
-// kernelAccess takes out what the kernel is not to see: a zero-based region is one at iova 0, which
-// every driver does that does iova, while few know the flag; and AllocMR has taken care of huge
-// pages.
+// kernelAccess removes the flags that the kernel must not see. A zero-based region is one with iova
+// 0, which every driver that supports an iova can register, while few know the flag. AllocMR has
+// already taken care of huge pages.
 func kernelAccess(access AccessFlags) uint32 {
 	return uint32(access &^ (AccessZeroBased | AccessHugeTLB))
 }
 
-// checkIova refuses what the kernel would misunderstand or refuse without reason.
+// checkIova refuses an iova that the kernel would refuse without giving a reason.
 func checkIova(addr uintptr, iova uint64) error {
 	if page := uint64(os.Getpagesize()) - 1; iova&page != uint64(addr)&page {
-		// ib_uverbs_reg_mr refuses it, whatever the device.
+		// ib_uverbs_reg_mr refuses it on every device.
 		return fmt.Errorf("%w: the kernel wants iova %#x and the memory at %#x to have the same offset in a page",
 			ErrNotSupported, iova, addr)
 	}
 	return nil
 }
 
-// regError explains two errnos of registration that say little.
+// regError adds an explanation to two errnos of registration that say little.
 func (c *kernelContext) regError(call string, err error, n int, access AccessFlags) error {
 	err = callError(call, err)
 	if access&AccessOnDemand != 0 && errors.Is(err, syscall.EINVAL) && !c.hasODP() {
@@ -131,8 +131,8 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 	if flags&ReregAccess != 0 {
 		acc = kernelAccess(access)
 	}
-	// 0, or one of five negative numbers and errno. Only that of wrong input leaves the region as
-	// it was.
+	// The result is 0, or one of five negative numbers with errno set. Only the one for invalid
+	// input leaves the region unchanged.
 	result, err := m.c.Rereg(int(flags), to, addr, length, acc)
 	runtime.KeepAlive(mem)
 	err = callError("ibv_rereg_mr", err)
@@ -148,7 +148,7 @@ func (m *kernelMR) Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint6
 	return fmt.Errorf("%w: %w", ErrMRLost, err)
 }
 
-// RegDmabufMR registers memory of another device.
+// RegDmabufMR registers another device's memory.
 func (pd *kernelPD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (ProviderMR, error) {
 	m := &kernelMR{ctx: pd.ctx}
 	if err := pd.ctx.counts.mr.add(); err != nil {

@@ -4,19 +4,19 @@
 
 package verbs
 
-// Objects that come back to the provider are its own, or wrap them. Handles see to that; a device
-// that wraps this one may not.
+// Objects passed back to the provider must be its own, or wrap its own. Handles ensure that, but a
+// device that wraps this one may not.
 
-// ownPD, ownRegion and ownWindow are a PD, an MR and an MW, of which a driver has types of its own
-// around that for all.
+// ownPD, ownRegion and ownWindow are implemented by the common PD, MR and MW and by drivers' types
+// around them.
 type (
 	ownPD     interface{ base() *kernelPD }
 	ownRegion interface{ base() *kernelMR }
-	// bindable returns an error for a window that cannot be bound any more.
+	// bindable returns an error for a window that can no longer be bound.
 	ownWindow interface{ bindable() (*kernelMW, error) }
 )
 
-// ownQueues finds the CQs and the SRQ of a QP, which are of the types that its driver has.
+// ownQueues returns the CQs and the SRQ of a QP as the types of its driver.
 func ownQueues[CQ, SRQ any](cfg *ProviderQPConfig) (send, recv CQ, srq SRQ, err error) {
 	if send, err = Own[CQ](cfg.SendCQ); err != nil {
 		return send, recv, srq, err
@@ -30,8 +30,8 @@ func ownQueues[CQ, SRQ any](cfg *ProviderQPConfig) (send, recv CQ, srq SRQ, err 
 	return send, recv, srq, err
 }
 
-// ownObjects returns how many requests of a list name no objects but the provider's own, and what
-// is wrong with the next.
+// ownObjects returns how many requests at the head of a list refer only to objects of this
+// provider, and the error of the next request.
 func (q *kernelQP) ownObjects(wrs []SendWR) (n int, err error) {
 	for i := range wrs {
 		switch w := &wrs[i]; {
@@ -47,7 +47,7 @@ func (q *kernelQP) ownObjects(wrs []SendWR) (n int, err error) {
 	return len(wrs), nil
 }
 
-// checkBinding judges what is bound to what.
+// checkBinding checks the window and the region of a bind.
 func checkBinding(b *MWBind) error {
 	w, err := Own[ownWindow](b.MW.p)
 	if err != nil {
@@ -60,7 +60,7 @@ func checkBinding(b *MWBind) error {
 	return err
 }
 
-// ownMW, ownMR and ownAH are for what has been judged.
+// ownMW, ownMR and ownAH return objects that have been checked.
 
 func ownMW(b *MWBind) *kernelMW {
 	w, _ := Ability[ownWindow](b.MW.p)

@@ -11,7 +11,7 @@ type kernelPD struct {
 	c   ibverbs.PD
 }
 
-// AllocPD makes a protection domain.
+// AllocPD allocates a protection domain.
 func (c *kernelContext) AllocPD() (ProviderPD, error) {
 	pd := new(kernelPD)
 	if err := pd.create(c); err != nil {
@@ -34,7 +34,7 @@ func (pd *kernelPD) create(c *kernelContext) error {
 
 func (pd *kernelPD) base() *kernelPD { return pd }
 
-// Dealloc frees it.
+// Dealloc frees the protection domain.
 func (pd *kernelPD) Dealloc() error {
 	pd.ctx.counts.pd.remove()
 	return callError("ibv_dealloc_pd", pd.c.Dealloc())
@@ -45,7 +45,7 @@ type kernelAH struct {
 	c   ibverbs.AH
 }
 
-// CreateAH makes an address handle.
+// CreateAH creates an address handle.
 func (pd *kernelPD) CreateAH(attr AHAttr) (ProviderAH, error) {
 	ah := &kernelAH{ctx: pd.ctx}
 	if err := pd.ctx.counts.ah.add(); err != nil {
@@ -68,10 +68,10 @@ func (ah *kernelAH) Destroy() error {
 type kernelMW struct {
 	ctx *kernelContext
 	c   ibverbs.MW
-	key uint32 // given at allocation; the library's changes with binds
+	key uint32 // assigned at allocation; the library's changes with binds
 }
 
-// AllocMW makes a window.
+// AllocMW allocates a window.
 func (pd *kernelPD) AllocMW(t MWType) (ProviderMW, error) {
 	w := new(kernelMW)
 	if err := w.alloc(pd, t); err != nil {
@@ -97,7 +97,7 @@ func (w *kernelMW) alloc(pd *kernelPD, t MWType) error {
 // bindable implements ownWindow.
 func (w *kernelMW) bindable() (*kernelMW, error) { return w, nil }
 
-// RKey returns the key given at allocation.
+// RKey returns the key assigned at allocation.
 func (w *kernelMW) RKey() uint32 { return w.key }
 
 // Dealloc frees the window.

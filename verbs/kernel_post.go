@@ -13,10 +13,10 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// errBroken is the cause when the library does not tell how many requests of a list it took.
+// errBroken is the cause when the library does not report how many requests of a list it accepted.
 var errBroken = errors.New("the library failed and does not tell which requests it took")
 
-// sendList is a list of sends as the device takes it.
+// sendList is a list of sends in the form that the device accepts.
 type sendList struct {
 	wrs  []ibverbs.Send
 	sges []ibverbs.SGE
@@ -32,7 +32,7 @@ func (s *sendList) begin(n int) {
 	s.wrs, s.sges, s.ext = s.wrs[:n], s.sges[:0], s.ext[:0]
 }
 
-// put converts a request, the ith of the list.
+// put converts request i of the list.
 func (s *sendList) put(i int, w *SendWR) {
 	s.sges = append(s.sges, flatSGEs(w.SGL)...)
 	f := &s.wrs[i]
@@ -50,7 +50,7 @@ func (s *sendList) fill(wrs []SendWR) {
 	}
 }
 
-// extend converts what few requests have.
+// extend converts the fields that few requests need.
 func (s *sendList) extend(w *SendWR, f *ibverbs.Send) {
 	var x ibverbs.Ext
 	switch w.Opcode {
@@ -83,7 +83,7 @@ func (s *sendList) extend(w *SendWR, f *ibverbs.Send) {
 	f.Ext = uint32(len(s.ext))
 }
 
-// flatten converts what all requests have.
+// flatten converts the fields that all requests have.
 func flatten(f *ibverbs.Send, w *SendWR) {
 	f.ID, f.RemoteAddr, f.RKey, f.Imm = w.ID, w.RemoteAddr, w.RKey, w.Imm
 	f.Op, f.Ext = flatOp(w.Opcode, w.Flags&^SendRelaxed, len(w.SGL)), 0
@@ -93,7 +93,7 @@ func flatOp(op WROpcode, flags SendFlags, sges int) uint32 {
 	return ibverbs.MakeOp(uint8(op), uint8(flags), sges)
 }
 
-// The errors of a post to a QP that does not take it yet.
+// Errors of posting to a QP in too early a state.
 
 func sendsBefore(st QPState) error {
 	return &StateError{State: st, Why: "sends can be posted from RTS on"}
@@ -103,7 +103,7 @@ func recvsBefore(st QPState) error {
 	return &StateError{State: st, Why: "receives can be posted from INIT on"}
 }
 
-// postResult reads the result of a post.
+// postResult converts the result of a post to a count and an error.
 func postResult(call string, res ibverbs.Posted) (int, error) {
 	taken, why := int(uint32(res)), uint32(res>>32)
 	switch {
@@ -117,17 +117,17 @@ func postResult(call string, res ibverbs.Posted) (int, error) {
 	return taken, postError(call, syscall.Errno(why))
 }
 
-// postError makes the error of an errno for which the device did not take a request.
+// postError returns the error for a request that the device refused with this errno.
 func postError(call string, why error) error {
 	err := callError(call, why)
-	if why == syscall.ENOMEM || why == syscall.ENOSPC { // ENOSPC is what some drivers say of a WRAtomicWrite
+	if why == syscall.ENOMEM || why == syscall.ENOSPC { // some drivers answer a WRAtomicWrite with ENOSPC
 		return fmt.Errorf("%w: %w", ErrQueueFull, err)
 	}
 	return err
 }
 
-// simpleOps returns for each opcode the flags of requests of one element that need no other check:
-// of such a list nothing but the flags is looked at. 0 = there are none.
+// simpleOps returns, by opcode, the flags allowed on single-element requests that need no check
+// besides their flags; 0 = none.
 func simpleOps(q *QP) (t [256]uint8) {
 	for _, op := range []WROpcode{WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead} {
 		if q.typ == QPTypeUD || !q.ops.Has(opOf[op]) || op == WRRDMARead && q.maxRd < 1 {
@@ -138,8 +138,8 @@ func simpleOps(q *QP) (t [256]uint8) {
 	return t
 }
 
-// putSimple converts the requests at the head of a list that need no other check, from the ith on,
-// and returns how many.
+// putSimple converts the requests at the head of wrs that need no other check, into the list from
+// index i on, and returns how many.
 func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []ibverbs.SGE) int {
 	simple, flat := s.simple, s.wrs[i:]
 	n := min(len(wrs), len(sges), len(flat))
@@ -158,7 +158,7 @@ func (s *sendQueue) putSimple(wrs []SendWR, i int, sges []ibverbs.SGE) int {
 
 func (q *kernelQP) canPostDirect() bool { return true }
 
-// PostSend hands a list over in one call.
+// PostSend posts a list in one call.
 func (q *kernelQP) PostSend(wrs []SendWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
@@ -170,7 +170,7 @@ func (q *kernelQP) PostSend(wrs []SendWR) (int, error) {
 	return q.postSendDirect(q.owner, wrs)
 }
 
-// PostRecv hands a list over in one call.
+// PostRecv posts a list in one call.
 func (q *kernelQP) PostRecv(wrs []RecvWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
@@ -178,7 +178,7 @@ func (q *kernelQP) PostRecv(wrs []RecvWR) (int, error) {
 	return q.postRecvDirect(q.owner, wrs)
 }
 
-// postSendDirect checks and converts a list in one pass, and hands it over in one call.
+// postSendDirect checks and converts a list in one pass and posts it in one call.
 func (q *kernelQP) postSendDirect(h *QP, wrs []SendWR) (int, error) {
 	s := &q.send
 	s.direct.Lock()
@@ -267,8 +267,8 @@ func (q *kernelQP) postRecvDirect(h *QP, wrs []RecvWR) (int, error) {
 	return q.postedPart("ibv_post_recv", res, refused)
 }
 
-// postedPart is the end of a post of which not all was taken: refused, unless the library did not
-// take what came before.
+// postedPart returns the result of a partial post: the error refused, unless the library failed on
+// an earlier request.
 func (q *kernelQP) postedPart(call string, res ibverbs.Posted, refused error) (int, error) {
 	n, err := postResult(call, res)
 	switch {
@@ -280,7 +280,7 @@ func (q *kernelQP) postedPart(call string, res ibverbs.Posted, refused error) (i
 	return n, err
 }
 
-// BindMW queues the bind of a window of type 1.
+// BindMW posts the bind of a type 1 window.
 func (q *kernelQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	if err := checkBinding(b); err != nil {
 		return 0, err
@@ -293,7 +293,7 @@ func (q *kernelQP) BindMW(id uint64, flags SendFlags, b *MWBind) (uint32, error)
 	return q.bind(id, flags, b)
 }
 
-// bind hands the bind to the device.
+// bind posts the bind to the device.
 func (q *kernelQP) bind(id uint64, flags SendFlags, b *MWBind) (uint32, error) {
 	mw := ownMW(b)
 	if err := q.c.BindMW(id, uint8(flags), mw.c, ownMR(b).c, b.Addr, b.Length, uint32(b.Access)); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// kernelQP is a queue pair. Its state is kept here, because connection managers move QPs behind the
-// library's back.
+// kernelQP is a queue pair. It tracks the QP state itself, because connection managers change it
+// without the library's knowledge.
 type kernelQP struct {
 	ctx    *kernelContext
 	owner  *QP
@@ -29,35 +29,35 @@ type kernelQP struct {
 
 	send  sendQueue
 	recv  recvQueue
-	posts [2]sync.Locker // what a post to the send queue, or the receive queue, holds
+	posts [2]sync.Locker // locks held by posts to the send queue and to the receive queue
 	state atomic.Uint32  // a QPState
 	why   atomic.Pointer[error]
-	vague atomic.Pointer[error] // a reason that gives way to a better one
-	marks atomic.Uint32         // which marks of a drain have come back
+	vague atomic.Pointer[error] // a reason that a more specific one replaces
+	marks atomic.Uint32         // marks of a drain that have completed
 
 	failure signal                  // fired in ERR, and by Destroy
-	modify  sync.Mutex              // one change of state at a time; before every other lock
-	groups  map[mcastGroup]struct{} // that the QP is in; guarded by modify
+	modify  sync.Mutex              // serialises state changes; acquired before every other lock
+	groups  map[mcastGroup]struct{} // multicast groups the QP is attached to; guarded by modify
 	gone    bool                    // guarded by modify: destroyed
-	ended   bool                    // guarded by modify: the device has been told to flush
-	marked  uint32                  // guarded by modify: which marks have been posted
+	ended   bool                    // guarded by modify: the device was asked to flush
+	marked  uint32                  // guarded by modify: marks posted
 	initial bool                    // guarded by modify: in ERR, the device is still in RESET
 }
 
-// sendQueue is where a list of sends is converted.
+// sendQueue converts lists of sends.
 type sendQueue struct {
 	direct calllock.Lock // held by a post
 	sendList
 	simple *[256]uint8 // see simpleOps
 }
 
-// recvQueue is where a list of receives is converted.
+// recvQueue converts lists of receives.
 type recvQueue struct {
 	direct calllock.Lock // held by a post
 	flat   recvList
 }
 
-// CreateQP makes a QP.
+// CreateQP creates a QP.
 func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error) {
 	var err error
 	q := new(kernelQP)
@@ -73,7 +73,8 @@ func (pd *kernelPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap
 	return q, q.cap, nil
 }
 
-// create makes the QP with the capacities want, of queues that it has. Its events go to target.
+// create creates the QP with the capacities want on the queues already set in q. Its events go to
+// target.
 func (q *kernelQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QPCap, target asyncTarget) error {
 	q.ctx, q.owner, q.typ = pd.ctx, owner, cfg.Type
 	flat := ibverbs.QPConfig{SendCQ: q.sendCQ.c, RecvCQ: q.recvCQ.c, Type: uint32(cfg.Type), SigAll: cfg.SigAll,
@@ -108,7 +109,7 @@ func (q *kernelQP) create(pd *kernelPD, owner *QP, cfg ProviderQPConfig, want QP
 	return nil
 }
 
-// attach makes the CQ know a QP that uses it.
+// attach registers a QP with a CQ that it uses.
 func (cq *kernelCQ) attach(q *kernelQP) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -121,7 +122,7 @@ func (cq *kernelCQ) detach(q *kernelQP) {
 	cq.qps.remove(q.num)
 }
 
-// Num returns the number.
+// Num returns the QP number.
 func (q *kernelQP) Num() uint32 { return q.num }
 
 func (q *kernelQP) event(ev *AsyncEvent) {
@@ -133,13 +134,14 @@ func (q *kernelQP) event(ev *AsyncEvent) {
 	}
 }
 
-// eventError is the end of a QP that an asynchronous event told.
+// eventError is the failure of a QP reported by an asynchronous event.
 type eventError struct{ typ EventType }
 
 // Error returns the text of ibv_event_type_str.
 func (e *eventError) Error() string { return e.typ.String() }
 
-// Query asks the kernel. The state is the provider's, unless the device has left it for an error.
+// Query queries the kernel. The state is the provider's, unless the device has moved the QP to an
+// error state.
 func (q *kernelQP) Query() (QPAttr, error) {
 	attr, err := q.ask()
 	if err != nil {
@@ -157,7 +159,7 @@ func (q *kernelQP) Query() (QPAttr, error) {
 	return attr, nil
 }
 
-// ask returns what the device says.
+// ask queries the device.
 func (q *kernelQP) ask() (QPAttr, error) {
 	var attr ibverbs.QPAttr
 	if err := q.c.Query(&attr); err != nil {
@@ -166,20 +168,21 @@ func (q *kernelQP) ask() (QPAttr, error) {
 	return publicAttr(&attr), nil
 }
 
-// known fills in what the provider keeps itself.
+// known fills in the attributes that the provider tracks itself.
 func (q *kernelQP) known(attr *QPAttr) {
 	attr.State = q.qpState()
 	attr.CurState = attr.State
 	attr.Cap = q.cap
 }
 
-// Destroy cuts the connection, has all requests flushed and destroys the QP.
+// Destroy disconnects and flushes the QP and destroys it.
 func (q *kernelQP) Destroy() error {
 	q.failure.fire()
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	if q.cut() {
-		// A device that does not flush loses the completions, which is better than to hang.
+		// If the device does not flush, the completions are lost, which is better than blocking
+		// forever.
 		ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 		_ = q.drainMarks(ctx)
 		cancel()
@@ -190,8 +193,7 @@ func (q *kernelQP) Destroy() error {
 	return err
 }
 
-// cut ends what a QP that is to be destroyed does. It reports whether there may be something to
-// flush.
+// cut stops a QP that is about to be destroyed. It reports whether there may be something to flush.
 func (q *kernelQP) cut() bool {
 	if q.qpState() == QPStateReset {
 		q.barrier()
@@ -203,7 +205,7 @@ func (q *kernelQP) cut() bool {
 
 // remove destroys the library's QP.
 func (q *kernelQP) remove() error {
-	// A QP in a group is not destroyed.
+	// A QP attached to a group cannot be destroyed.
 	for g := range q.groups {
 		_ = q.mcast("ibv_detach_mcast", g.gid, g.lid, false)
 	}
@@ -215,7 +217,7 @@ func (q *kernelQP) remove() error {
 	return err
 }
 
-// AttachMcast joins the QP to a group.
+// AttachMcast attaches the QP to a multicast group.
 func (q *kernelQP) AttachMcast(gid GID, lid uint16) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -240,7 +242,7 @@ func (q *kernelQP) DetachMcast(gid GID, lid uint16) error {
 	return nil
 }
 
-// mcastGroup is a group that a QP is in.
+// mcastGroup identifies a multicast group.
 type mcastGroup struct {
 	gid GID
 	lid uint16

@@ -13,16 +13,17 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// The two marks that end the queues of a QP that is drained.
+// Marks are the last requests of the two queues of a QP that is being drained.
 const (
 	markSend = 1 << iota
 	markRecv
 )
 
-// markID are the wr_ids of the marks, which no program's equals but by a chance of 1 in 2^64.
+// markID holds the wr_ids of the marks. The chance that a wr_id of the program equals one of them
+// is 1 in 2^64.
 var markID = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// Drain waits for the completions of a QP in the error state.
+// Drain waits for the completions of a QP in ERR.
 func (q *kernelQP) Drain(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -32,8 +33,8 @@ func (q *kernelQP) Drain(ctx context.Context) error {
 	return q.drainMarks(ctx)
 }
 
-// drainMarks posts a request to each queue, which the device will flush as the last, and waits for
-// both.
+// drainMarks posts a request to each queue, which the device flushes last, and waits for both to
+// complete.
 func (q *kernelQP) drainMarks(ctx context.Context) error {
 	if q.initial || q.qpState() != QPStateErr {
 		return nil
@@ -66,7 +67,7 @@ func (q *kernelQP) drainMarks(ctx context.Context) error {
 	}
 }
 
-// postMarks posts the marks that are still missing. It is false while a queue is full.
+// postMarks posts the marks that are still missing. It returns false while a queue is full.
 func (q *kernelQP) postMarks() (bool, error) {
 	full := false
 	post := func(mark uint32, call string, result ibverbs.Posted) error {

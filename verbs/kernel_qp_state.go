@@ -17,7 +17,7 @@ func (q *kernelQP) qpState() QPState { return QPState(q.state.Load()) }
 // KnownState implements ProviderQPState.
 func (q *kernelQP) KnownState() QPState { return q.qpState() }
 
-// Moved notes where a connection manager has moved the QP.
+// Moved records a state to which a connection manager has moved the QP.
 func (q *kernelQP) Moved(to QPState, reason error) {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -30,14 +30,14 @@ func (q *kernelQP) Moved(to QPState, reason error) {
 	}
 }
 
-// Modify checks the change against the state diagram and makes it.
+// Modify checks the change against the state diagram and applies it.
 func (q *kernelQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
 	return q.change(&attr, mask)
 }
 
-// change is Modify. The caller holds modify.
+// change implements Modify. The caller holds modify.
 func (q *kernelQP) change(attr *QPAttr, mask QPAttrMask) error {
 	from := q.qpState()
 	to := from
@@ -64,12 +64,12 @@ func (q *kernelQP) change(attr *QPAttr, mask QPAttrMask) error {
 	return nil
 }
 
-// tell has the device change the QP.
+// tell changes the QP on the device.
 func (q *kernelQP) tell(attr *QPAttr, mask QPAttrMask) error {
 	return callError("ibv_modify_qp", q.c.Modify(flatAttr(attr), uint32(mask)))
 }
 
-// explainModify adds what was asked for to an errno that says little.
+// explainModify adds the requested change to an EINVAL, which by itself says little.
 func explainModify(err error, from, to QPState, mask QPAttrMask, attr *QPAttr) error {
 	if !errors.Is(err, syscall.EINVAL) {
 		return err
@@ -78,12 +78,12 @@ func explainModify(err error, from, to QPState, mask QPAttrMask, attr *QPAttr) e
 		from, to, mask, *attr)
 }
 
-// reset makes the QP as new. What was posted is forgotten, without completions.
+// reset moves the QP to RESET. Posted requests are discarded, without completions.
 func (q *kernelQP) reset() error {
 	from := q.state.Swap(uint32(QPStateReset)) // no more posts
 	q.barrier()
 	if err := q.tell(&QPAttr{State: QPStateReset}, QPAttrState); err != nil {
-		q.state.Store(from) // where the device's QP still is
+		q.state.Store(from) // the device's QP is still in this state
 		q.failLocked(err)
 		return err
 	}
@@ -95,7 +95,7 @@ func (q *kernelQP) reset() error {
 	return nil
 }
 
-// barrier returns when no post is in progress that has seen an older state.
+// barrier waits until no post that saw an earlier state is in progress.
 func (q *kernelQP) barrier() {
 	for _, l := range q.posts {
 		l.Lock()
@@ -104,10 +104,10 @@ func (q *kernelQP) barrier() {
 	}
 }
 
-// flushLimit is how long a device may take to flush.
+// flushLimit bounds the time that a device may take to flush.
 const flushLimit = 500 * time.Millisecond
 
-// fail moves the QP to the error state.
+// fail moves the QP to ERR.
 func (q *kernelQP) fail(reason error) {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -116,8 +116,8 @@ func (q *kernelQP) fail(reason error) {
 	}
 }
 
-// ownEnd is the reason if this side ends the QP: nil for a QP that had failed before, whose reason
-// is known or still to come.
+// ownEnd returns the reason for a failure caused by this side: nil for a QP already in ERR, whose
+// reason is known or still to come.
 func (q *kernelQP) ownEnd(reason error) error {
 	if q.qpState() == QPStateErr {
 		return nil
@@ -137,10 +137,10 @@ func (q *kernelQP) failLocked(reason error) {
 	q.ended = true
 	q.barrier()
 	if from == QPStateReset {
-		// The kernel knows no way from RESET to ERR.
+		// The kernel has no transition from RESET to ERR.
 		q.initial = true
 	} else {
-		// One that is in ERR already flushes what has come since; one whose device is gone has
+		// A QP already in ERR flushes what has been posted since. One whose device is gone has
 		// nothing to flush.
 		_ = q.tell(&QPAttr{State: QPStateErr}, QPAttrState)
 	}
@@ -149,7 +149,7 @@ func (q *kernelQP) failLocked(reason error) {
 // signal is a channel that is closed once, until it is renewed.
 type signal struct {
 	mu    sync.Mutex
-	ch    chan struct{} // nil until somebody asks
+	ch    chan struct{} // nil until wait is called
 	fired bool
 }
 
@@ -186,7 +186,7 @@ func (s *signal) renew() {
 // Failed implements ProviderQPWatcher.
 func (q *kernelQP) Failed() <-chan struct{} { return q.failure.wait() }
 
-// Err returns the first reason.
+// Err returns the first reason for the failure.
 func (q *kernelQP) Err() error {
 	for _, p := range []*error{q.why.Load(), q.vague.Load()} {
 		if p != nil {
@@ -199,7 +199,7 @@ func (q *kernelQP) Err() error {
 	return nil
 }
 
-// because notes a reason for the error state. A flush is one that says little.
+// because records a reason for ERR. A flush error is a vague reason.
 func (q *kernelQP) because(reason error) {
 	switch {
 	case reason == nil:
@@ -210,13 +210,14 @@ func (q *kernelQP) because(reason error) {
 	}
 }
 
-// tellDelay is how long some failures are kept from connection managers, which end the connection.
-// One that only flushed requests tell: they may learn the reason meanwhile. And one that an event
-// tells, which is the fault of a request of the peer's: the refusal must reach the peer before the
-// end of the connection does, which would flush the request.
+// tellDelay delays the report of some failures to connection managers, which then close the
+// connection. It applies to a failure known only from flushed requests, so that the reason can
+// still arrive. It also applies to a failure known from an event, which is the fault of a request
+// of the peer: the refusal must reach the peer before the end of the connection, which would flush
+// the request.
 const tellDelay = 200 * time.Millisecond
 
-// tellFailed tells who watches the QP that it has failed.
+// tellFailed notifies whoever watches the QP that it has failed.
 func (q *kernelQP) tellFailed() {
 	if why := q.why.Load(); why != nil {
 		if _, event := (*why).(*eventError); !event {
@@ -231,9 +232,9 @@ func (q *kernelQP) tellFailed() {
 	})
 }
 
-// failLater notes the failure that an event tells. The device moves the QP to ERR by itself, and it
-// may send the event first and the refusal to the peer after it: a QP that is in ERR by then does
-// not send it. So the QP is moved from here only later.
+// failLater records a failure reported by an event. The device moves the QP to ERR itself, but it
+// may raise the event before it sends the refusal to the peer, and it does not send the refusal
+// once the QP is in ERR. The QP is therefore moved from here only after a delay.
 func (q *kernelQP) failLater(reason *eventError) {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -252,8 +253,8 @@ func (q *kernelQP) failLater(reason *eventError) {
 	})
 }
 
-// refused notes an error among the completions, under the lock of their CQ. It reports whether it
-// was a mark of a drain.
+// refused handles a failed completion, with the lock of its CQ held. It reports whether the
+// completion is a mark of a drain.
 func (q *kernelQP) refused(wc *WC) (mark bool) {
 	switch wc.ID {
 	case markID[0]:
@@ -269,8 +270,7 @@ func (q *kernelQP) refused(wc *WC) (mark bool) {
 	return false
 }
 
-// failedBy notes the status of a request that has failed. It reports whether the QP was not in ERR
-// before.
+// failedBy records the status of a failed request. It reports whether this moved the QP to ERR.
 func (q *kernelQP) failedBy(status WCStatus) (first bool) {
 	st := q.qpState()
 	if st < QPStateRTR {

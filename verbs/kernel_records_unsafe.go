@@ -12,11 +12,11 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// The records of package ibverbs and the public ones. Completions, elements and address vectors
-// have the same layout in both, so that lists of them are only named differently: a poll writes
-// into the caller's list. Everything else is copied.
+// Conversion between the records of package ibverbs and the public ones. Completions, elements and
+// address vectors have the same layout in both, so lists of them are only reinterpreted: a poll
+// writes into the caller's list. Everything else is copied.
 
-// Compiling fails if one of these is not 0.
+// Compilation fails if one of these is not 0.
 var (
 	_ [0]struct{} = [unsafe.Sizeof(WC{}) - unsafe.Sizeof(ibverbs.WC{})]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.Flags) - unsafe.Offsetof(ibverbs.WC{}.Flags)]struct{}{}
@@ -54,7 +54,7 @@ func publicCap(c ibverbs.QPCap) QPCap {
 		MaxRecvSGE: int(c.MaxRecvSGE), MaxInlineData: int(c.MaxInlineData)}
 }
 
-// flatAttr converts what can be changed: the sizes of a QP cannot.
+// flatAttr converts the attributes that can be changed, which excludes the capacities.
 func flatAttr(a *QPAttr) *ibverbs.QPAttr {
 	f := &ibverbs.QPAttr{
 		State:           uint32(a.State),

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Types for the devices of rxe, the kernel's RoCE in software. What it does wrong stands in
-// kernel_faults.go; all its requests are in ledgers.
+// Types for devices of rxe, the kernel's software RoCE. kernel_faults.go lists its faults. All its
+// requests are in ledgers.
 
 // vendorRXE is the vendor_id of rxe, RXE_VENDOR_ID of the kernel's drivers/infiniband/sw/rxe.
 const vendorRXE = 0xffffff
@@ -19,11 +19,11 @@ const vendorRXE = 0xffffff
 // rxeInline is rxe's max_inline_data, RXE_MAX_INLINE_DATA.
 const rxeInline = 512
 
-// rxeWithInv is the flag with which rxe says that a key is invalidated: the kernel's
-// IB_WC_WITH_INVALIDATE, of rxeWrongFlag.
+// rxeWithInv is the flag with which rxe reports an invalidated key: the kernel's
+// IB_WC_WITH_INVALIDATE (fault rxeWrongFlag).
 const rxeWithInv = 1 << 2
 
-// rxeContext is an open device of rxe.
+// rxeContext is an open rxe device.
 type rxeContext struct {
 	*kernelContext
 	faults  faultSet
@@ -38,18 +38,18 @@ func newRXEContext(c *kernelContext, faults faultSet) ProviderContext {
 	return &rxeContext{kernelContext: c, faults: faults}
 }
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (c *rxeContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error) {
 	return newLedgerCQ(c.kernelContext, owner, cqe, ch, vector, false)
 }
 
-// rxePD is a protection domain of rxe.
+// rxePD is a protection domain of an rxe device.
 type rxePD struct {
 	kernelPD
 	rxe *rxeContext
 }
 
-// AllocPD makes a protection domain.
+// AllocPD allocates a protection domain.
 func (c *rxeContext) AllocPD() (ProviderPD, error) {
 	pd := &rxePD{rxe: c}
 	if err := pd.create(c.kernelContext); err != nil {
@@ -58,7 +58,7 @@ func (c *rxeContext) AllocPD() (ProviderPD, error) {
 	return pd, nil
 }
 
-// rxeMR is a region of rxe.
+// rxeMR is a memory region of an rxe device.
 type rxeMR struct {
 	kernelMR
 	rxe *rxeContext
@@ -80,7 +80,7 @@ func (pd *rxePD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR,
 
 // Dereg deregisters the region.
 func (m *rxeMR) Dereg() error {
-	region := m.rxe.regions.remove(m.LKey()) // before another one can get the key
+	region := m.rxe.regions.remove(m.LKey()) // before the key can be reused
 	err := m.kernelMR.Dereg()
 	if err != nil {
 		m.rxe.regions.add(m.LKey(), region)
@@ -91,7 +91,7 @@ func (m *rxeMR) Dereg() error {
 	return err
 }
 
-// AllocMW makes a window.
+// AllocMW allocates a window.
 func (pd *rxePD) AllocMW(t MWType) (ProviderMW, error) {
 	if t != MWType2 || !pd.rxe.faults.has(rxeWindowKeepsQP) {
 		return pd.kernelPD.AllocMW(t)
@@ -103,7 +103,7 @@ func (pd *rxePD) AllocMW(t MWType) (ProviderMW, error) {
 	return w, nil
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (pd *rxePD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, error) {
 	s := new(ledgerSRQ)
 	has, err := s.create(&pd.kernelPD, owner, attr, s)

@@ -6,14 +6,14 @@ package verbs
 
 import "github.com/goverbs/goverbs/internal/ibverbs"
 
-// rxeQP is a QP of rxe.
+// rxeQP is a QP of an rxe device.
 type rxeQP struct {
 	ledgerQP
 	rxe *rxeContext
-	pd  ibverbs.PD // in which rxe looks for all keys, those of an SRQ's receives too
+	pd  ibverbs.PD // rxe looks up all keys in it, even keys of an SRQ's receives
 }
 
-// CreateQP makes a QP.
+// CreateQP creates a QP.
 func (pd *rxePD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error) {
 	q := &rxeQP{rxe: pd.rxe, pd: pd.c}
 	faults := pd.rxe.faults
@@ -36,7 +36,7 @@ func (pd *rxePD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 
 func isSend(op WROpcode) bool { return op == WRSend || op == WRSendWithImm || op == WRSendWithInv }
 
-// reportedSend gives a failed send the status that it has on InfiniBand.
+// reportedSend gives a failed send the status that InfiniBand specifies.
 func (q *rxeQP) reportedSend(wc *WC, op WROpcode, sgl []SGE) {
 	if op == WRBindMW || op == WRLocalInv {
 		q.windows.reported(&q.ledgerQP, wc.ID, wc.Status)
@@ -44,8 +44,9 @@ func (q *rxeQP) reportedSend(wc *WC, op WROpcode, sgl []SGE) {
 	faults := q.rxe.faults
 	switch {
 	case wc.Status == WCRemOpErr && isSend(op) && faults.has(rxeLengthStatus):
-		// The peer's rxe says so of a message that is longer than the receive, for which this is
-		// the status, and of a receive whose memory is wrong, which nothing tells apart.
+		// The peer's rxe reports this both for a message longer than the receive, for which this is
+		// the right status, and for a receive whose memory is invalid. The two cannot be told
+		// apart.
 		wc.Status = WCRemInvReqErr
 	case wc.Status != WCLocQPOpErr:
 	case op == WRLocalInv && faults.has(rxeInvalidateStatus):
@@ -58,8 +59,8 @@ func (q *rxeQP) reportedSend(wc *WC, op WROpcode, sgl []SGE) {
 	}
 }
 
-// reportedRecv takes the flag from a receive that has no header in its memory, and gives one that
-// has failed the status that it has on InfiniBand.
+// reportedRecv clears the GRH flag of a receive whose memory holds no header, and gives a failed
+// receive the status that InfiniBand specifies.
 func (q *rxeQP) reportedRecv(wc *WC, sgl []SGE) {
 	faults := q.rxe.faults
 	if q.typ != QPTypeUD && faults.has(rxeWrongFlag) {

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// rxeRegions are the regions of a context by their local keys. librxe registers memory in one way
-// only, and changes no region.
+// rxeRegions maps local keys to the regions of a context. librxe has only one way to register
+// memory and cannot change a region.
 type rxeRegions struct {
 	sync.RWMutex
 	byKey map[uint32]rxeRegion
@@ -40,18 +40,18 @@ func (r *rxeRegions) remove(lkey uint32) rxeRegion {
 	return region
 }
 
-// deny returns why a QP or SRQ of pd may not use the memory that elements name, nil if it may use
-// all.
+// deny returns why a QP or SRQ of pd may not access the memory that the elements describe, nil if
+// it may access all of it.
 func (r *rxeRegions) deny(pd ibverbs.PD, sgl []SGE, write bool) *AccessError {
 	r.RLock()
 	defer r.RUnlock()
 	for i, e := range sgl {
 		if e.Length == 0 {
-			continue // the key does not count
+			continue // the key is not checked
 		}
 		why := &AccessError{Key: e.LKey, Addr: e.Addr, Length: uint64(e.Length), Element: i}
 		m, ok := r.byKey[e.LKey]
-		off := e.Addr - m.start // huge if it is before the region
+		off := e.Addr - m.start // wraps to a huge value before the region
 		switch {
 		case !ok:
 			why.Fault = AccessBadKey

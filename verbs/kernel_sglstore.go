@@ -6,23 +6,23 @@ package verbs
 
 import "slices"
 
-// sglStore keeps the elements of requests by the requests' numbers. It has a power of two of
-// places, at least as many as requests can be under way, and a number takes the place of the one
-// that is as many before it. A store that is nil keeps nothing.
+// sglStore retains the elements of requests by request number. It has a power of two of places, at
+// least as many as requests can be outstanding, and a number reuses the place of the number that
+// many before it. A nil store retains nothing.
 type sglStore struct {
-	most   int // elements of a request
+	most   int // most elements of a request
 	counts []uint8
 	sges   []SGE
 }
 
-// newSGLStore makes a store for a number of requests with at most a number of elements each.
+// newSGLStore returns a store for this many requests of at most this many elements each.
 func newSGLStore(requests, elements int) *sglStore {
 	s := &sglStore{most: elements}
 	s.grow(requests)
 	return s
 }
 
-// grow makes room for more requests in all. What is in the store stays.
+// grow enlarges the store to this many requests in total. Its contents are kept.
 func (s *sglStore) grow(requests int) {
 	if s == nil || requests <= len(s.counts) {
 		return

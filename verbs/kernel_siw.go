@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
-// Types for the devices of siw, the kernel's iWARP in software. What it does wrong stands in
-// kernel_faults.go; all its requests are in ledgers.
+// Types for devices of siw, the kernel's software iWARP. kernel_faults.go lists its faults. All its
+// requests are in ledgers.
 
 // vendorSIW is the vendor_id of siw, SIW_VENDOR_ID of the kernel's drivers/infiniband/sw/siw.
 const vendorSIW = 0x626d74
@@ -20,11 +20,11 @@ const vendorSIW = 0x626d74
 // siwInline is siw's max_inline_data, SIW_MAX_INLINE.
 const siwInline = 80
 
-// siwOps are the operations of siw. Anything else is EINVAL of libsiw, or an index beyond its table
-// of 12 opcodes.
+// siwOps are the operations of siw. libsiw answers any other with EINVAL, or uses it as an index
+// beyond its table of 12 opcodes.
 var siwOps = MakeOpSet(OpSend, OpSendInv, OpWrite, OpRead)
 
-// siwContext is an open device of siw.
+// siwContext is an open siw device.
 type siwContext struct {
 	*kernelContext
 	faults faultSet
@@ -39,11 +39,11 @@ func newSiwContext(c *kernelContext, faults faultSet) *siwContext {
 	return s
 }
 
-// LocalSinks implements ProviderLocalSinks: siw checks a sink as any memory of this side, by
-// IB_ACCESS_LOCAL_WRITE.
+// LocalSinks implements ProviderLocalSinks: siw checks the sink of a Read like any other local
+// memory, for IB_ACCESS_LOCAL_WRITE.
 func (c *siwContext) LocalSinks() bool { return true }
 
-// Close ends every WaitEvent and the reader of events, and closes the device.
+// Close makes every WaitEvent return, stops reading events, and closes the device.
 func (c *siwContext) Close() error {
 	if c.offset != nil {
 		_ = c.offset.Destroy()
@@ -51,18 +51,18 @@ func (c *siwContext) Close() error {
 	return c.kernelContext.Close()
 }
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (c *siwContext) CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error) {
 	return newLedgerCQ(c.kernelContext, owner, cqe, ch, vector, c.faults.has(siwNeverSolicited))
 }
 
-// siwPD is a protection domain of siw.
+// siwPD is a protection domain of a siw device.
 type siwPD struct {
 	kernelPD
 	faults faultSet
 }
 
-// AllocPD makes a protection domain.
+// AllocPD allocates a protection domain.
 func (c *siwContext) AllocPD() (ProviderPD, error) {
 	pd := &siwPD{faults: c.faults}
 	if err := pd.create(c.kernelContext); err != nil {
@@ -71,7 +71,7 @@ func (c *siwContext) AllocPD() (ProviderPD, error) {
 	return pd, nil
 }
 
-// RegMR registers memory, under its own address only.
+// RegMR registers memory. The iova must be its own address.
 func (pd *siwPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error) {
 	if pd.faults.has(siwIovaIgnored) && iova != uint64(mapmem.Address(mem)) {
 		return nil, fmt.Errorf("%w: the driver of %s ignores the iova: only the memory's own address is possible",
@@ -80,12 +80,12 @@ func (pd *siwPD) RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR,
 	return pd.kernelPD.RegMR(mem, iova, access)
 }
 
-// AllocMW is refused, whatever the library does when asked.
+// AllocMW is refused, whatever the library would do.
 func (pd *siwPD) AllocMW(MWType) (ProviderMW, error) {
 	return nil, fmt.Errorf("%w: the driver of %s has no memory windows", ErrNotSupported, pd.ctx.dev.info.Name)
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (pd *siwPD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, error) {
 	s := &ledgerSRQ{least: siwLeast(pd.faults)}
 	has, err := s.create(&pd.kernelPD, owner, attr, s)
@@ -95,7 +95,7 @@ func (pd *siwPD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, erro
 	return s, has, nil
 }
 
-// siwLeast is how many elements a receive must have.
+// siwLeast returns the least number of elements of a receive.
 func siwLeast(faults faultSet) int {
 	if faults.has(siwReceiveEmpty) {
 		return 1

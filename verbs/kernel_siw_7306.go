@@ -4,25 +4,25 @@
 
 package verbs
 
-// siw with RFC 7306: a kernel module in place of the kernel's own siw. Its queues are rings
-// (kernel_siw_rings.go); what it does wrong is what siw does wrong, without what the module repairs
-// and without what only libsiw does.
+// siw with RFC 7306: a kernel module that replaces the kernel's own siw. Its queues are rings
+// (kernel_siw_rings.go). It has the faults of siw, except those that the module repairs and those
+// of libsiw.
 
-// siw7306Ops are its operations.
+// siw7306Ops are the operations of the module.
 var siw7306Ops = siwOps | MakeOpSet(OpWriteImm, OpFetchAdd, OpCmpSwap, OpMaskedFetchAdd, OpMaskedCmpSwap, OpImm64)
 
-// siw7306Repaired are the faults of siw that version 2 of the module has repaired.
+// siw7306Repaired are the faults of siw that version 2 of the module repairs.
 var siw7306Repaired = []fault{siwForgetsRequests, siwQueryUnreliable, siwReadEmpty, siwElementEmpty, siwFencedRead,
 	siwNoDepthJams, siwTurnJams, siwNeverSolicited}
 
-// Version 2 has also repaired siwReadOfNothing, siwPageTorn and siwMissesFirstMessages. But what
-// corrects them is for the peer's siw too, which may be one without the module, and this side
-// cannot tell: they stay corrected.
+// Version 2 also repairs siwReadOfNothing, siwPageTorn and siwMissesFirstMessages. They stay
+// corrected here, because the corrections also serve the peer's siw, which may lack the module, and
+// this side cannot tell.
 
-// siw7306Faults are the faults that are corrected.
+// siw7306Faults are the faults still corrected with the module.
 var siw7306Faults = siwFaults.without(siw7306Repaired...).without(libraryFaults()...)
 
-// libraryFaults are those of drivers' parts of rdma-core.
+// libraryFaults returns the faults in the drivers' parts of rdma-core.
 func libraryFaults() (faults []fault) {
 	for f := range faultsEnd {
 		if faultInfos[f].library {
@@ -32,13 +32,14 @@ func libraryFaults() (faults []fault) {
 	return faults
 }
 
-// siw7306 is the driver of a siw that keeps the contract.
+// siw7306 returns the driver of a siw that implements this version of the contract, nil if the
+// version is unknown.
 func siw7306(version uint32) *driver {
 	if version != ringVersion {
 		return nil
 	}
 	return &driver{ops: siw7306Ops, inline: siwInline, wrap: func(c *kernelContext) ProviderContext {
-		// the device says that it has none, for the sake of programs on libsiw, which has none
+		// the device advertises no atomics, for the sake of programs on libsiw, which lacks them
 		c.attr.AtomicCap = AtomicHCA
 		return &siw7306Context{newSiwContext(c, siw7306Faults)}
 	}}

@@ -13,10 +13,10 @@ import (
 func isEmpty(s ibverbs.SGE) bool    { return s.Length == 0 }
 func isNotEmpty(s ibverbs.SGE) bool { return s.Length > 0 }
 
-// adapt changes what siw would misunderstand.
+// adapt changes the requests that siw would misinterpret.
 func (q *siwQP) adapt(l *sendList) { siwElements{q.faults, q.short}.adapt(l) }
 
-// siwElements gives requests the elements that siw understands.
+// siwElements rewrites the elements of requests into a form that siw handles correctly.
 type siwElements struct {
 	faults faultSet
 	short  uint32 // as in siwQP
@@ -42,8 +42,8 @@ func (m siwElements) adapt(l *sendList) {
 	}
 }
 
-// fence takes the fence from a Read, as the Reads of one QP are in order without, and gives it to
-// one of 0 bytes, which the admission has wait then.
+// fence clears the fence of a Read, as the Reads of a QP execute in order without it. It sets the
+// fence on a Read of 0 bytes, so that the admission holds it back.
 func (m siwElements) fence(w *ibverbs.Send, own []ibverbs.SGE) {
 	if m.faults.has(siwFencedRead) {
 		w.Op &^= fenceBit
@@ -53,7 +53,7 @@ func (m siwElements) fence(w *ibverbs.Send, own []ibverbs.SGE) {
 	}
 }
 
-// wrong reports whether siw would misunderstand the elements of a request.
+// wrong reports whether siw would misinterpret the elements of a request.
 func (m siwElements) wrong(w *ibverbs.Send, own []ibverbs.SGE) bool {
 	switch len(own) {
 	case 0:
@@ -64,10 +64,11 @@ func (m siwElements) wrong(w *ibverbs.Send, own []ibverbs.SGE) bool {
 	return m.faults.has(siwElementEmpty) && slices.ContainsFunc(own, isEmpty)
 }
 
-// lacking reports whether a request without elements is to have one.
+// lacking reports whether a request without elements must be given one.
 func (m siwElements) lacking(w *ibverbs.Send) bool { return isRead(w) && m.faults.has(siwReadEmpty) }
 
-// firstPage is how many bytes of a request's only element are to become an element of their own.
+// firstPage returns how many bytes of a request's only element must become a separate element, 0 if
+// none.
 func (m siwElements) firstPage(w *ibverbs.Send, s ibverbs.SGE) uint32 {
 	if isRead(w) || isInline(w) {
 		return 0
@@ -75,8 +76,8 @@ func (m siwElements) firstPage(w *ibverbs.Send, s ibverbs.SGE) uint32 {
 	return tear(s.Addr, s.Length, m.short)
 }
 
-// mend gives each Read without elements one of length 0, takes those of length 0 out of several,
-// and makes two of a single one that crosses a page. That is rare.
+// mend gives each Read without elements one of length 0, removes empty elements from requests with
+// several, and splits a single element that crosses a page. It is rarely needed.
 func (m siwElements) mend(l *sendList) {
 	sges := make([]ibverbs.SGE, 0, len(l.sges)+len(l.wrs))
 	at := 0

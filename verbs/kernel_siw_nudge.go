@@ -10,28 +10,28 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// An empty Write is an RDMA Write of length 0, whose key and address nobody looks at: a message
-// that does nothing. As siw opens its connections without one, the provider posts some for it on
-// the active side:
+// An empty Write is an RDMA Write of length 0, whose key and address are never checked: a message
+// without effect. siw as initiator opens its connections silently, so the provider posts empty
+// Writes for it on the active side:
 //
-//   - One as soon as the connection is there (siwOpensSilently). A responder that keeps to RFC 5044
-//     section 7.1.2 may send nothing before.
-//   - More after these times, if the program has sent something (siwMissesFirstMessages). siw as
-//     responder sends its Reply first and has the socket tell it of data then. Messages that arrive
-//     in between, such as the first empty Write, lie there until others come, which for a program
-//     that waits for the answer is never. A peer that answers a Read has found them. One that sends
-//     by itself may not have, but it does so after its siw was told of the socket: one empty Write
-//     after that is the last.
+//   - One as soon as the connection is established (siwOpensSilently). Until it arrives, a
+//     responder that follows RFC 5044 section 7.1.2 may not send anything.
+//   - More after these delays, if the program has sent something (siwMissesFirstMessages). siw as
+//     responder sends its Reply first and only then asks the socket for notifications. Messages
+//     that arrive in between, such as the first empty Write, stay unread until more data arrive. If
+//     the program waits for the answer, that never happens. A peer that answers a Read has found
+//     the messages. A peer that sends on its own may not have, but it sends only after its siw has
+//     asked for notifications: one more empty Write is then enough.
 var nudgeAfter = [...]time.Duration{250 * time.Millisecond, time.Second, 4 * time.Second}
 
 const (
-	// emptyWrites is how many there can be.
+	// emptyWrites is the largest number of empty Writes of a connection.
 	emptyWrites = 1 + len(nudgeAfter)
-	// emptyKey is theirs: some hardware refuses 0.
+	// emptyKey is the key in empty Writes: some hardware refuses 0.
 	emptyKey = 1
 )
 
-// Initiated is told that this is the active side.
+// Initiated is called on the active side of a new connection.
 func (q *siwQP) Initiated() {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -51,7 +51,7 @@ func (q *siwQP) Initiated() {
 // postEmpty posts an empty Write. The caller holds modify and sends.mu.
 func (q *siwQP) postEmpty() {
 	wr := ibverbs.Send{ID: idOwn, Op: flatOp(WRRDMAWrite, 0, 0), RKey: emptyKey}
-	// If the queue is full there is more to come anyway.
+	// If the queue is full, other messages will follow anyway.
 	q.c.Send([]ibverbs.Send{wr}, nil, nil, nil)
 }
 

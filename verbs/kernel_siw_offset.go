@@ -10,22 +10,22 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// The fault siwOffsetRefused: a CQ, QP or SRQ whose queue would begin at this offset in what a
-// context maps cannot be made, and then no other of its size can, for the kernel gives out the
-// lowest offset that is free. So each context of siw has a CQ that lies across the place.
+// The fault siwOffsetRefused: a CQ, QP or SRQ whose queue would start at this mmap offset of a
+// context cannot be created. Nor can any other of its size from then on, because the kernel always
+// assigns the lowest free offset. Each siw context therefore has a CQ that spans this offset.
 const (
 	siwRefused = 0x90000 // SIW_INVAL_UOBJ_KEY
 	siwCQEntry = 32      // sizeof(struct siw_cqe)
 	siwCQCtrl  = 8       // sizeof(struct siw_cq_ctrl)
 )
 
-// siwCQLen returns how many bytes a CQ maps. cqe, the number of its entries, is a power of two.
+// siwCQLen returns how many bytes a CQ maps. cqe, its number of entries, is a power of two.
 func siwCQLen(cqe, page int) int {
 	return (cqe*siwCQEntry + siwCQCtrl + page - 1) / page * page
 }
 
-// offsetPlan returns the sizes of CQs that, made one after the other in a new context, fill it up
-// to the offset, and of the one behind them that lies across it.
+// offsetPlan returns the sizes of CQs that, created one after the other in a new context, occupy
+// the space below the offset, and the size of the next one, which spans it.
 func offsetPlan(page int) (before []int, across int) {
 	for at := 0; ; {
 		cqe := 1
@@ -43,8 +43,8 @@ func offsetPlan(page int) (before []int, across int) {
 	}
 }
 
-// reserveOffset makes the CQ, in a context that has no other objects. If it fails, it returns nil,
-// and the fault is not corrected.
+// reserveOffset creates the CQ that spans the offset, in a context without other objects. It
+// returns nil if that fails; the fault is then not corrected.
 func reserveOffset(c ibverbs.Context) ibverbs.CQ {
 	create := func(cqe int) ibverbs.CQ {
 		cq, _, _ := c.CreateCQ(ibverbs.CQConfig{CQE: cqe}) // nil if it fails

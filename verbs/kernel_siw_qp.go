@@ -11,37 +11,37 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// siwQP is a QP of siw.
+// siwQP is a QP of a siw device.
 type siwQP struct {
 	ledgerQP
 	faults faultSet
-	// the longest messages, in bytes, that siw sends wrongly from one element that crosses a page;
-	// see kernel_siw_split.go
+	// length in bytes of the longest message that siw sends wrongly from an element that crosses a
+	// page; see kernel_siw_split.go
 	short uint32
 	// See kernel_siw_nudge.go.
-	heard    atomic.Bool // the peer has sent something
-	answered atomic.Bool // the peer has answered a Read
+	heard    atomic.Bool // the peer sent something
+	answered atomic.Bool // the peer answered a Read or atomic
 
-	port   uint8       // guarded by modify: what was set, as a query does not tell
+	port   uint8       // guarded by modify: as set, because a query does not report it
 	access AccessFlags // guarded by modify: as port
 }
 
-// siwShort is MAX_HDR_INLINE, of the fault siwPageTorn.
+// siwShort is siw's MAX_HDR_INLINE (fault siwPageTorn).
 const siwShort = 32
 
-// CreateQP makes a QP.
+// CreateQP creates a QP.
 func (pd *siwPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error) {
 	q := &siwQP{faults: pd.faults}
 	q.fences = pd.faults.has(siwFencedRead) || pd.faults.has(siwTurnJams) || pd.faults.has(siwReadOfNothing)
 	q.needsDepth = pd.faults.has(siwNoDepthJams)
 	q.least = siwLeast(pd.faults)
 	want := cfg.Cap
-	entries := 1 // of a request
+	entries := 1 // per request
 	if pd.ctx.ops.Has(OpWriteImm) {
-		entries = 2 // a Write and an immediate
+		entries = 2 // a Write and its immediate
 	}
 	each := entries
-	if pd.faults.has(siwPageTorn) { // a Read can become two, and an element
+	if pd.faults.has(siwPageTorn) { // a Read may be split, and so may an element
 		q.short = siwShort
 		each = 2
 		want.MaxSendSGE = max(want.MaxSendSGE, 2)
@@ -56,13 +56,13 @@ func (pd *siwPD) CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, e
 	return q, q.cap, nil
 }
 
-// AnswersEmptyReads implements ProviderQPEmptyReads: siw answers them wrongly while it sends,
-// without RFC 7306.
+// AnswersEmptyReads implements ProviderQPEmptyReads. Without RFC 7306, siw answers them wrongly
+// while it is sending.
 func (q *siwQP) AnswersEmptyReads() bool {
 	return !q.faults.has(siwReadOfNothing) || q.ctx.ops.Has(OpImm64)
 }
 
-// Query asks the kernel. siw tells little: never the port, nor the rights as they were set.
+// Query queries the kernel. siw never reports the port, nor the access rights as they were set.
 func (q *siwQP) Query() (QPAttr, error) {
 	ask := q.ledgerQP.Query
 	if q.faults.has(siwQueryUnreliable) {
@@ -79,7 +79,7 @@ func (q *siwQP) Query() (QPAttr, error) {
 	return attr, nil
 }
 
-// queryDepths asks the kernel, which exchanges the two depths.
+// queryDepths queries the kernel and swaps the two depths, which siw exchanges.
 func (q *siwQP) queryDepths() (QPAttr, error) {
 	attr, err := q.ask()
 	if err != nil {
@@ -89,8 +89,8 @@ func (q *siwQP) queryDepths() (QPAttr, error) {
 	return attr, nil
 }
 
-// Moved notes where the connection manager has moved the QP, and with RTS the depth that it has
-// agreed on.
+// Moved records a state to which the connection manager has moved the QP and, with RTS, the
+// negotiated depth.
 func (q *siwQP) Moved(to QPState, reason error) {
 	if to == QPStateRTS && q.faults.has(siwQueryUnreliable) {
 		q.modify.Lock()
@@ -104,7 +104,7 @@ func (q *siwQP) Moved(to QPState, reason error) {
 	q.ledgerQP.Moved(to, reason)
 }
 
-// Modify checks the change against the state diagram and makes it.
+// Modify checks the change against the state diagram and applies it.
 func (q *siwQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -131,7 +131,8 @@ func (q *siwQP) Modify(attr QPAttr, mask QPAttrMask) error {
 	return nil
 }
 
-// waits corrects the fault siwTurnJams: a Read must not wait in the device's queue for its turn.
+// waits corrects the fault siwTurnJams: a Read beyond the depth must not wait in the device's
+// queue.
 func (q *siwQP) waits(w *ibverbs.Send, reads int) bool {
 	ord := int(q.ord.Load())
 	return isRead(w) && ord >= 0 && reads >= ord && q.faults.has(siwTurnJams)
@@ -141,7 +142,7 @@ func (q *siwQP) reportedSend(wc *WC, op WROpcode, _ []SGE) {
 	if needsORD(op) && wc.Status == WCSuccess {
 		q.answered.Store(true)
 	}
-	wc.Opcode = op.Completion() // siw has fewer
+	wc.Opcode = op.Completion() // siw distinguishes fewer opcodes
 }
 
 func (q *siwQP) reportedRecv(*WC, []SGE) { q.heard.Store(true) }

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs/ksiw/ring/queue"
 )
 
-// Requests of the rings. A list is written to the ring and told to the kernel by one system call,
-// or by none if siw is still busy with what was posted before. Nothing is allocated.
+// Requests of the rings. A list is written to the ring and announced to the kernel with one system
+// call, or with none if siw is still busy with earlier requests. Nothing is allocated.
 
 // ringSends is the send queue of a QP.
 type ringSends struct {
@@ -49,7 +49,7 @@ func (s *ringSends) Send(wrs []ibverbs.Send, sges []ibverbs.SGE, ext []ibverbs.E
 	return ibverbs.Posted(n)
 }
 
-// ringFlags are siw's flags of a request.
+// ringFlags converts the flags of a request to siw's.
 func ringFlags(f SendFlags) (flags uint16) {
 	if f&SendFence != 0 {
 		flags |= queue.FlagFence
@@ -63,7 +63,7 @@ func ringFlags(f SendFlags) (flags uint16) {
 	return flags
 }
 
-// put writes a request to the ring. It is false if there is no room.
+// put writes a request to the ring. It returns false if the ring has no room.
 func (s *ringSends) put(w *ibverbs.Send, own []ibverbs.SGE, x *ibverbs.Ext) bool {
 	entries := 1
 	if opcode(w) == WRRDMAWriteWithImm {
@@ -84,8 +84,8 @@ func (s *ringSends) put(w *ibverbs.Send, own []ibverbs.SGE, x *ibverbs.Ext) bool
 	case WRRDMAWrite:
 		s.putData(e, queue.OpWrite, flags, w, own)
 	case WRRDMAWriteWithImm:
-		// The Write is without completion, and what wakes the peer is the immediate. If the Write
-		// fails it has one all the same: the second of the same ID is ignored.
+		// The Write is unsignaled, and the immediate is what wakes the peer. If the Write fails it
+		// completes all the same; of two completions with the same ID, the second is ignored.
 		s.putData(e, queue.OpWrite, flags&queue.FlagFence, w, own)
 		e = s.ring.Next(1)
 		e.ID = w.ID
@@ -107,7 +107,7 @@ func (s *ringSends) put(w *ibverbs.Send, own []ibverbs.SGE, x *ibverbs.Ext) bool
 	return true
 }
 
-// putData puts a request with elements, or with inline data.
+// putData puts a request with elements or inline data.
 func (s *ringSends) putData(e *queue.Send, op queue.Opcode, flags uint16, w *ibverbs.Send, own []ibverbs.SGE) {
 	if !isInline(w) {
 		setElements(&e.SGEs, own)
@@ -123,7 +123,7 @@ func (s *ringSends) putData(e *queue.Send, op queue.Opcode, flags uint16, w *ibv
 	s.ring.Put(op, flags|queue.FlagInline, 1)
 }
 
-// putImmediate puts a message of 8 bytes.
+// putImmediate puts an 8-byte Immediate Data message.
 func (s *ringSends) putImmediate(e *queue.Send, v uint64, flags uint16) {
 	e.RKey, e.RAddr = 0, v
 	s.ring.Put(queue.OpImmediate, flags, 0)
@@ -136,20 +136,20 @@ func (s *ringSends) putAtomic(e *queue.Send, op queue.Opcode, flags uint16, own 
 	s.ring.Put(op, flags, len(own))
 }
 
-// setElements writes the elements of a request. The handles and the ledger have seen to it that
-// they are not too many.
+// setElements writes the elements of a request. Handles and the ledger ensure that there are not
+// too many.
 func setElements(to *[queue.MaxSGE]queue.SGE, own []ibverbs.SGE) {
 	for i, g := range own {
 		to[i] = queue.SGE{Addr: g.Addr, Length: g.Length, Key: g.LKey}
 	}
 }
 
-// ringReceives is a receive queue, of a QP or a shared one.
+// ringReceives is the receive queue of a QP or a shared receive queue.
 type ringReceives struct {
-	ring *queue.RQ // nil: none
+	ring *queue.RQ // nil = none
 }
 
-// post posts a list. siw finds it by itself.
+// post posts a list. siw needs no doorbell for receives.
 func (r *ringReceives) post(wrs []ibverbs.Recv, sges []ibverbs.SGE) ibverbs.Posted {
 	for i := range wrs {
 		var e *queue.Receive

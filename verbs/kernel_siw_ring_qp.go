@@ -23,7 +23,7 @@ type ringQP struct {
 	ringReceives
 }
 
-// CreateQP makes a queue pair.
+// CreateQP creates a queue pair.
 func (pd ringPD) CreateQP(cfg ibverbs.QPConfig) (ibverbs.QP, ibverbs.QPCap, uint32, error) {
 	r := pd.r
 	want := uverbs.QPConfig{Cookie: cfg.Cookie, PD: pd.Handle(), SendCQ: cfg.SendCQ.(*ringCQ).handle,
@@ -52,7 +52,7 @@ func (q *ringQP) mapRings(r *ringContext, made *ringMadeQP, shared bool) (err er
 	if q.ringSends.ring, err = queue.NewSQ(q.sendMem, made.SendEntries, q.bell.Ring); err != nil {
 		return err
 	}
-	if made.RecvEntries == 0 || shared { // siw tells a number with an SRQ too
+	if made.RecvEntries == 0 || shared { // siw reports a number even with an SRQ
 		return nil
 	}
 	if q.recvMem, err = r.mapRing(made.RecvKey, queue.RQSize(made.RecvEntries)); err != nil {
@@ -78,11 +78,11 @@ func (q *ringQP) Modify(a *ibverbs.QPAttr, mask uint32) error {
 		MaxDestRdAtomic: a.MaxDestRdAtomic}, mask))
 }
 
-// ringQueryMask is what a query asks for: state, rights, port and depths. siw tells all that it has
-// anyway.
+// ringQueryMask selects state, access rights, port and depths. siw ignores the mask and reports
+// everything it has.
 const ringQueryMask = QPAttrState | QPAttrAccessFlags | QPAttrPort | QPAttrMaxRdAtomic | QPAttrMaxDestRdAtomic
 
-// Query asks the kernel.
+// Query queries the kernel.
 func (q *ringQP) Query(attr *ibverbs.QPAttr) error {
 	a, err := uverbs.QueryQP(q.fd, q.handle, uint32(ringQueryMask))
 	if err != nil {
@@ -93,7 +93,7 @@ func (q *ringQP) Query(attr *ibverbs.QPAttr) error {
 	return nil
 }
 
-// siw has neither windows nor groups.
+// siw has neither windows nor multicast.
 
 // BindMW is refused.
 func (q *ringQP) BindMW(uint64, uint8, ibverbs.MW, ibverbs.MR, uint64, uint64, uint32) error {

@@ -15,52 +15,52 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs/uverbs"
 )
 
-// ringContext makes the queues of a siw that has RFC 7306, whose requests libibverbs and libsiw
-// have no form for: neither masks nor immediates of 8 bytes. The queues are made by the write
-// commands of uverbs and are mapped; requests and completions are written and read in Go
-// (packages uverbs and ring/queue). libsiw, which does the same in C, knows nothing of them.
+// ringContext creates the queues of a siw with RFC 7306, whose requests libibverbs and libsiw
+// cannot express: they have neither masks nor 8-byte immediates. The queues are created with the
+// write commands of uverbs and mapped; requests and completions are written and read in Go
+// (packages uverbs and ring/queue). libsiw, which does the same in C, is unaware of them.
 //
-// The commands go to the descriptor of libibverbs' context, not to one of our own: queues, PDs and
-// regions work together only if one descriptor has made them, and PDs and regions are libibverbs'.
-// Each Context of this package is an ibv_context of its own, which nobody else uses (librdmacm has
-// others, and siw finds a QP by its number, whichever context has made it). So only ringContext
-// reads its events, and the number in an event is a cookie, which libibverbs would take for the
-// address of an ibv_qp.
+// The commands go to the file descriptor of libibverbs' context, not to one of our own: queues, PDs
+// and regions work together only if the same descriptor created them, and PDs and regions are
+// created by libibverbs. Each Context of this package is an ibv_context of its own, which nothing
+// else uses. (librdmacm has others, and siw finds a QP by its number, whichever context created
+// it.) Only ringContext may therefore read its events. The number in an event is a cookie, which
+// libibverbs would mistake for the address of an ibv_qp.
 //
-// Above the queues everything is as for siw without RFC 7306: a ledger puts completions in order,
-// which siw does not, and flushes the requests that siw forgets. A ring is used only with the lock
-// of its queue, so by one goroutine at a time. A QP's rings are in use until its QP is in ERR and
-// barrier has returned, a CQ's until it is gone under the lock of the CQ; only then does destroy
-// unmap them.
+// Above the queues everything is as for siw without RFC 7306: a ledger restores the order of
+// completions, which siw does not keep, and flushes the requests that siw loses. A ring is used
+// only with the lock of its queue held, so by one goroutine at a time. The rings of a QP are in use
+// until the QP is in ERR and barrier has returned, the ring of a CQ until the CQ is marked gone
+// under its lock. Only then does destroying the object unmap them.
 //
-// States of a ring, and what leads from one to the next:
+// A ring passes through these states:
 //
-//	made (create command) -> mapped (mmap) -> used -> destroyed (destroy command: siw touches it no more) -> unmapped
+//	made (create command) -> mapped (mmap) -> used -> destroyed (destroy command) -> unmapped
 //
-// If mapping fails, the object is destroyed at once. What siw still does with a QP when the command
-// to destroy it comes, it ends before it answers.
+// If mapping fails, the object is destroyed at once. Before siw answers the destroy command, it
+// finishes whatever it is doing with the QP; after that it no longer touches the ring.
 type ringContext struct {
 	ibverbs.Context
 	fd    int // for commands
 	async int // for events
-	most  int // entries of a CQ
+	most  int // largest number of entries of a CQ
 }
 
-// newRingContext returns the context that has rings, around that of the library. A CQ of the device
-// can have most entries.
+// newRingContext returns a context with rings around the library's context. most is the largest
+// number of completions in a CQ of the device.
 func newRingContext(c ibverbs.Context, most int) *ringContext {
 	r := &ringContext{Context: c, most: most}
 	r.fd, r.async = c.FDs()
 	return r
 }
 
-// ringPD is a PD in which QPs and SRQs have rings.
+// ringPD is a PD whose QPs and SRQs have rings.
 type ringPD struct {
 	ibverbs.PD
 	r *ringContext
 }
 
-// AllocPD makes a protection domain.
+// AllocPD allocates a protection domain.
 func (r *ringContext) AllocPD() (ibverbs.PD, error) {
 	pd, err := r.Context.AllocPD()
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *ringContext) AllocPD() (ibverbs.PD, error) {
 // ringMR is a region of a ringPD.
 type ringMR struct{ ibverbs.MR }
 
-// Rereg passes on the library's own PD.
+// Rereg replaces a ringPD with the library's PD and reregisters the region.
 func (m ringMR) Rereg(flags int, pd ibverbs.PD, addr uintptr, length int, access uint32) (int, error) {
 	if to, ok := pd.(ringPD); ok {
 		pd = to.PD
@@ -85,7 +85,7 @@ func (pd ringPD) RegMR(addr uintptr, length int, iova uint64, access uint32) (ib
 	return ringRegion(pd.PD.RegMR(addr, length, iova, access))
 }
 
-// RegDmabufMR registers memory of another device.
+// RegDmabufMR registers another device's memory.
 func (pd ringPD) RegDmabufMR(offset, length, iova uint64, fd int, access uint32) (ibverbs.MR, error) {
 	return ringRegion(pd.PD.RegDmabufMR(offset, length, iova, fd, access))
 }
@@ -97,28 +97,28 @@ func ringRegion(m ibverbs.MR, err error) (ibverbs.MR, error) {
 	return ringMR{m}, nil
 }
 
-// ringVersion is the version of the contract with the kernel module: RFC 7306, version 2. The
-// layout of requests and completions depends on it. ringFamily are the bits that every version has.
-// They are hw_ver of a device of the module, which is 0 of Linux's own siw.
+// ringVersion is the version of the contract with the kernel module: RFC 7306, version 2. It
+// determines the layout of requests and completions. ringFamily holds the bits common to all
+// versions. A device of the module reports its version in hw_ver, which is 0 for Linux's own siw.
 const (
 	ringVersion = 0x7306_0002
 	ringFamily  = 0x7306 << 16
 )
 
-// isRingFamily reports whether a number is a version of the contract, whichever.
+// isRingFamily reports whether a number is any version of the contract.
 func isRingFamily(version uint32) bool { return version&^0xffff == ringFamily }
 
-// ringAskQP follows the command to make a QP. A QP has RFC 7306 only if it was asked for in this
-// way: a peer could complete the receives of a program that knows nothing of it.
-// siw_uresp_create_qp.pad answers with the version, or with 0. Linux's own siw does not look at the
-// question and answers 0.
+// ringAskQP follows the command to create a QP. A QP has RFC 7306 only if it is requested this way:
+// otherwise a peer could complete the receives of a program that is not prepared for it.
+// siw_uresp_create_qp.pad answers with the version, or with 0. Linux's own siw ignores the request
+// and answers 0.
 type ringAskQP struct {
 	Version, _ uint32
 }
 
 var ringAsked = ringAskQP{Version: ringVersion}
 
-// What siw adds to the responses of commands (<rdma/siw-abi.h>). The keys are offsets for mmap.
+// siw's parts of the responses to commands (<rdma/siw-abi.h>). The keys are offsets for mmap.
 type (
 	ringMadeCQ struct { // struct siw_uresp_create_cq
 		ID, Entries uint32
@@ -135,7 +135,7 @@ type (
 	}
 )
 
-// ringErrno is the errno of an error of package uverbs, or of a mapping, which is not nil.
+// ringErrno returns the errno of a non-nil error of package uverbs or of a mapping.
 func ringErrno(err error) syscall.Errno {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -144,7 +144,7 @@ func ringErrno(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// ringError is the errno as an error, nil if there is none.
+// ringError returns the errno of err as an error, nil for nil.
 func ringError(err error) error {
 	if err == nil {
 		return nil
@@ -157,8 +157,8 @@ func (r *ringContext) mapRing(key uint64, size int) ([]byte, error) {
 	return unix.Mmap(r.fd, int64(key), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// version makes a QP to find out the version of the contract that siw keeps: 0 = none, also if the
-// kernel does not take the commands.
+// version creates a QP to find out the version of the contract that siw implements. It returns 0 if
+// siw implements none or the kernel refuses the commands.
 func (r *ringContext) version() (uint32, error) {
 	version, err := r.askVersion()
 	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.EPERM} {
@@ -211,7 +211,7 @@ func (r *ringContext) Event() (ibverbs.Event, error) {
 // ringChannel is a completion channel.
 type ringChannel struct{ ibverbs.Channel }
 
-// CreateChannel makes a completion channel.
+// CreateChannel creates a completion channel.
 func (r *ringContext) CreateChannel() (ibverbs.Channel, error) {
 	ch, err := r.Context.CreateChannel()
 	if err != nil {
@@ -234,13 +234,13 @@ type ringCQ struct {
 	ring   *queue.CQ
 }
 
-// ringSpare is the largest number of completions that siw can have for one request of the program:
-// when a QP fails, two for a Write with immediate, which is two requests of siw. A CQ is made this
-// many times as large as was asked for, and CQE returns the larger size: siw notices an overflow
-// only if the program and the kernel agree about the size.
+// ringSpare is the largest number of completions of siw for one request of the program: when a QP
+// fails, a Write with immediate has two, because it is two requests of siw. A CQ is created this
+// many times as large as requested, and CQE returns the larger size: siw notices an overflow only
+// if the program and the kernel agree on the size.
 const ringSpare = 2
 
-// CreateCQ makes a completion queue.
+// CreateCQ creates a completion queue.
 func (r *ringContext) CreateCQ(cfg ibverbs.CQConfig) (ibverbs.CQ, int, error) {
 	want := uverbs.CQConfig{Cookie: cfg.Cookie, CQE: uint32(max(cfg.CQE, min(ringSpare*cfg.CQE, r.most))),
 		Vector: uint32(cfg.Vector), Channel: -1}
@@ -262,7 +262,7 @@ func (r *ringContext) CreateCQ(cfg ibverbs.CQConfig) (ibverbs.CQ, int, error) {
 	return cq, int(made.Entries), nil
 }
 
-// ringStatus is the status of a completion by siw's numbers, as libsiw tells it.
+// ringStatus maps siw's statuses to completion statuses, as libsiw does.
 var ringStatus = [...]WCStatus{
 	queue.StatusSuccess:   WCSuccess,
 	queue.StatusLocLen:    WCLocLenErr,
@@ -276,8 +276,8 @@ var ringStatus = [...]WCStatus{
 	queue.StatusGeneral:   WCGeneralErr,
 }
 
-// ringOpcode is the opcode of a completion. That of a send becomes exact in the ledger, which knows
-// the request.
+// ringOpcode returns the opcode of a completion. For a send it becomes exact in the ledger, which
+// knows the request.
 func ringOpcode(c *queue.Completion) WCOpcode {
 	switch c.Op {
 	case queue.OpWrite:
@@ -300,7 +300,7 @@ func ringOpcode(c *queue.Completion) WCOpcode {
 	return WCSend
 }
 
-// Poll converts completions.
+// Poll polls and converts completions.
 func (cq *ringCQ) Poll(wcs []ibverbs.WC, held *ibverbs.Held) int {
 	if held != nil {
 		defer held.Store(0)
@@ -333,7 +333,7 @@ func (cq *ringCQ) ReqNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// Resize is refused, as by libsiw.
+// Resize is refused, as in libsiw.
 func (cq *ringCQ) Resize(int) (int, error) { return 0, syscall.EOPNOTSUPP }
 
 // Destroy destroys the queue.
@@ -341,7 +341,7 @@ func (cq *ringCQ) Destroy() error {
 	return ringError(errors.Join(uverbs.DestroyCQ(cq.fd, cq.handle), unmap(cq.mem)))
 }
 
-// unmap unmaps a queue, if it is mapped.
+// unmap unmaps a queue. It does nothing if mem is nil.
 func unmap(mem []byte) error {
 	if mem == nil {
 		return nil
@@ -357,7 +357,7 @@ type ringSRQ struct {
 	ringReceives
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (pd ringPD) CreateSRQ(cookie uint64, a ibverbs.SRQAttr) (ibverbs.SRQ, ibverbs.SRQAttr, error) {
 	handle, has, made, err := uverbs.CreateSRQ[ringMadeSRQ](pd.r.fd, uverbs.SRQConfig{Cookie: cookie, PD: pd.Handle(),
 		Attr: uverbs.SRQAttr{MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit}})
@@ -380,12 +380,12 @@ func (s *ringSRQ) Recv(wrs []ibverbs.Recv, sges []ibverbs.SGE) ibverbs.Posted {
 	return s.post(wrs, sges)
 }
 
-// Modify changes size or limit.
+// Modify changes the size or the limit.
 func (s *ringSRQ) Modify(a ibverbs.SRQAttr, mask uint32) error {
 	return ringError(uverbs.ModifySRQ(s.fd, s.handle, uverbs.SRQAttr{MaxWR: a.MaxWR, Limit: a.Limit}, mask))
 }
 
-// Query asks the kernel.
+// Query queries the kernel.
 func (s *ringSRQ) Query() (ibverbs.SRQAttr, error) {
 	a, err := uverbs.QuerySRQ(s.fd, s.handle)
 	return ibverbs.SRQAttr{MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit}, ringError(err)

@@ -4,18 +4,18 @@
 
 package verbs
 
-// The fault siwPageTorn: siw copies what a short message takes from one element into the buffer of
-// its header. If the element crosses a boundary between pages, as many bytes come from the first
-// page as the second one has, and the other way round, so most of what follows is wrong; only
-// within the call that posts the request it is right. Sends and Writes are given two elements,
-// which siw takes another way (see mend). A Read is answered by the peer, from one element always:
-// here it becomes two.
+// The fault siwPageTorn: siw copies the payload of a short message with one element into the buffer
+// of its header. If the element crosses a page boundary, siw takes as many bytes from the first
+// page as belong to the second, and vice versa, so most of the payload is wrong unless siw sends it
+// within the posting call. Sends and Writes are therefore posted with two elements, which siw sends
+// another way (see mend). The response to a Read is sent by the peer, always from one element, so
+// the Read is split into two here.
 
-// pageSize is the smallest of all, for the peer's is not known.
+// pageSize is the smallest page size of any machine, because the peer's is unknown.
 const pageSize = 4096
 
-// tear returns how many of n bytes at addr come before a boundary between pages, 0 if they do not
-// cross one or are more than short.
+// tear returns how many of n bytes at addr precede a page boundary. It returns 0 if they do not
+// cross one or if n is larger than short.
 func tear(addr uint64, n, short uint32) uint32 {
 	if first := pageSize - uint32(addr%pageSize); first < n && n <= short {
 		return first
@@ -23,7 +23,7 @@ func tear(addr uint64, n, short uint32) uint32 {
 	return 0
 }
 
-// split makes two of each Read that a peer's siw would answer wrongly.
+// split splits each Read that a peer's siw would answer wrongly.
 func (q *siwQP) split(wrs []SendWR) ([]SendWR, splitReads) { return split(wrs, q.short) }
 
 func split(wrs []SendWR, short uint32) ([]SendWR, splitReads) {

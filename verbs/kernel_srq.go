@@ -17,11 +17,11 @@ type kernelSRQ struct {
 	c      ibverbs.SRQ
 	cookie uint64
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	flat recvList
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 func (pd *kernelPD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, error) {
 	s := new(kernelSRQ)
 	has, err := s.create(pd, owner, attr, s)
@@ -31,7 +31,7 @@ func (pd *kernelPD) CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, e
 	return s, has, nil
 }
 
-// create makes the queue, whose events go to target.
+// create creates the queue. Its events go to target.
 func (s *kernelSRQ) create(pd *kernelPD, owner *SRQ, attr SRQAttr, target asyncTarget) (SRQAttr, error) {
 	s.ctx, s.owner = pd.ctx, owner
 	if err := pd.ctx.counts.srq.add(); err != nil {
@@ -50,7 +50,7 @@ func (s *kernelSRQ) create(pd *kernelPD, owner *SRQ, attr SRQAttr, target asyncT
 
 func (s *kernelSRQ) event(ev *AsyncEvent) { ev.SRQ = s.owner }
 
-// PostRecv hands a list over in one call.
+// PostRecv posts a list in one call.
 func (s *kernelSRQ) PostRecv(wrs []RecvWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
@@ -61,17 +61,17 @@ func (s *kernelSRQ) PostRecv(wrs []RecvWR) (int, error) {
 	return s.hand()
 }
 
-// hand gives the converted list to the device.
+// hand posts the converted list to the device.
 func (s *kernelSRQ) hand() (int, error) {
 	return postResult("ibv_post_srq_recv", s.c.Recv(s.flat.wrs, s.flat.sges))
 }
 
-// Modify changes size or limit.
+// Modify changes the size or the limit.
 func (s *kernelSRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	return callError("ibv_modify_srq", s.c.Modify(flatSRQAttr(SRQAttr{MaxWR: attr.MaxWR, SRQLimit: attr.SRQLimit}), uint32(mask)))
 }
 
-// Query asks the kernel.
+// Query queries the kernel.
 func (s *kernelSRQ) Query() (SRQAttr, error) {
 	attr, err := s.c.Query()
 	return publicSRQAttr(attr), callError("ibv_query_srq", err)
@@ -86,13 +86,13 @@ func (s *kernelSRQ) Destroy() error {
 	return err
 }
 
-// recvList is a list of receives as the device takes it.
+// recvList is a list of receives in the form that the device accepts.
 type recvList struct {
 	wrs  []ibverbs.Recv
 	sges []ibverbs.SGE
 }
 
-// fill converts wrs. A receive that has fewer than least elements gets others of length 0.
+// fill converts wrs. A receive with fewer than least elements is padded with elements of length 0.
 func (l *recvList) fill(wrs []RecvWR, least int) {
 	l.wrs, l.sges = l.wrs[:0], l.sges[:0]
 	for i := range wrs {

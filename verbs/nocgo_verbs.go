@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// kernelLibrary returns the reason why there is no libibverbs.
+// kernelLibrary returns why libibverbs is unavailable.
 func kernelLibrary() (ibverbs.Library, error) {
 	return nil, errors.New("built without cgo or with the tag noibverbs")
 }

@@ -6,8 +6,8 @@ package verbs
 
 import "errors"
 
-// kernelMissing is the reason why there are no devices of the kernel.
+// kernelMissing returns why there are no kernel devices.
 func kernelMissing() error { return errors.New("rdma-core is used on Linux only") }
 
-// kernelDevices lists nothing.
+// kernelDevices returns no devices.
 func kernelDevices() ([]*Device, error) { return nil, nil }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package calllock has the lock of a queue that is held during a call of C, which gives it back.
+// Package calllock provides a queue lock that is held across a C call and released by it.
 package calllock
 
 import (
@@ -12,30 +12,31 @@ import (
 	"github.com/goverbs/goverbs/internal/race"
 )
 
-// Lock is held during calls of C that are so short that the cost of a locked instruction matters.
-// It costs one, where a mutex costs two: C releases it itself, by an ordinary store. That wakes no
-// goroutine, so a waiting goroutine polls. The waiting goroutines form a line.
+// Lock is a lock for C calls so short that the cost of a locked instruction matters. It needs one
+// such instruction where a mutex needs two: C releases the lock itself, with an ordinary store. The
+// store wakes no goroutine, so a waiting goroutine polls. Only the first waiter polls; the others
+// queue behind it.
 type Lock struct {
-	held    atomic.Uint32 // 1, or 0: then it is free
+	held    atomic.Uint32 // 1 while held, 0 while free
 	waiting atomic.Int32
 	line    sync.Mutex // held by the first waiting goroutine
 }
 
-// TryLock takes the lock if it is free and no goroutine waits for it.
+// TryLock acquires the lock if it is free and no goroutine is waiting for it.
 func (l *Lock) TryLock() bool { return l.waiting.Load() == 0 && l.held.CompareAndSwap(0, 1) }
 
-// Lock takes the lock.
+// Lock acquires the lock.
 func (l *Lock) Lock() {
 	if !l.TryLock() {
 		l.wait()
 	}
 }
 
-// Unlock releases the lock if C does not.
+// Unlock releases the lock when C does not.
 func (l *Lock) Unlock() { l.held.Store(0) }
 
-// AtEnd returns the variable in which C stores 0 at its end. It is nil if Unlock must be called
-// instead, for the race detector, which does not see stores of C.
+// AtEnd returns the variable to which C stores 0 when it is done. It returns nil if the caller must
+// call Unlock instead, as under the race detector, which cannot see stores made by C.
 func (l *Lock) AtEnd() *atomic.Uint32 {
 	if race.Enabled {
 		return nil
@@ -43,8 +44,8 @@ func (l *Lock) AtEnd() *atomic.Uint32 {
 	return &l.held
 }
 
-// A waiting goroutine yields this number of times, and then sleeps: the holder needs less than a
-// microsecond, unless the operating system has preempted it.
+// A waiting goroutine yields this many times and then sleeps: the holder needs less than a
+// microsecond unless the operating system has preempted it.
 const (
 	yields = 64
 	sleep  = 20 * time.Microsecond

@@ -14,7 +14,7 @@ type channel struct {
 	in  *verbs.CompChannel
 }
 
-// CreateCompChannel returns one whose events are those of the CQs below.
+// CreateCompChannel returns a channel that delivers the events of the CQs below.
 func (c *Context) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 	in, err := c.In.CreateCompChannel()
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *Context) CreateCompChannel() (verbs.ProviderCompChannel, error) {
 
 func (ch *channel) below() *verbs.CompChannel { return ch.in }
 
-// Wait passes over events of CQs that the program has closed.
+// Wait skips events of CQs that the program has closed.
 func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 	for {
 		in, err := ch.in.Wait(ctx)
@@ -38,5 +38,5 @@ func (ch *channel) Wait(ctx context.Context) (*verbs.CQ, error) {
 	}
 }
 
-// Close ends the waits. The channel below goes with its last CQ.
+// Close makes every Wait return. The channel below is destroyed with its last CQ.
 func (ch *channel) Close() error { return ch.in.Release() }

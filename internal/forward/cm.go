@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cfgBelow is the same for the context below.
+// cfgBelow returns cfg for the context below.
 func cfgBelow(cfg cm.Config) (cm.Config, error) {
 	in, err := below[verbs.Context](cfg.Context.Provider())
 	if err != nil {
@@ -33,7 +33,7 @@ func Resolve(ctx context.Context, address string, cfg cm.Config) (*Route, error)
 	return &Route{Conn{id}}, nil
 }
 
-// Route is a way to a peer (cm.Route, cm.ProviderMulticaster).
+// Route is a resolved route to a peer (cm.Route, cm.ProviderMulticaster).
 type Route struct{ Conn }
 
 func (r *Route) Bind(handle *verbs.QP) error {
@@ -84,10 +84,10 @@ func Listen(ctx context.Context, address string, cfg cm.Config) (*Listener, erro
 	return &Listener{ln}, nil
 }
 
-// Listener is cm.ProviderListener.
+// Listener implements cm.ProviderListener.
 type Listener struct{ *cm.Listener }
 
-// Next waits for the next request.
+// Next waits for the next connection request.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	r, err := l.Listener.Accept(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *Listener) Accept(ctx context.Context) (cm.ProviderRequest, error) {
 	return r, nil
 }
 
-// Request is cm.ProviderRequest.
+// Request implements cm.ProviderRequest.
 type Request struct{ *cm.Request }
 
 func (r *Request) Bind(handle *verbs.QP) error {

@@ -10,11 +10,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// holder is an object that stands for one of the device below: one of this package, or a type that
-// embeds it.
+// holder is an object backed by an object of the device below: one of this package, or a type that
+// embeds one.
 type holder[T any] interface{ below() *T }
 
-// below is the handle below the object of a provider.
+// below returns the handle of the device below that backs a provider's object.
 func below[T, P any](p P) (*T, error) {
 	h, ok := verbs.Ability[holder[T]](p)
 	if !ok {
@@ -31,7 +31,7 @@ type Context struct {
 
 func (c *Context) below() *verbs.Context { return c.In }
 
-// Unwrap has the table of GIDs.
+// Unwrap gives access to the GID table.
 func (c *Context) Unwrap() verbs.ProviderContext { return c.In.Provider() }
 
 func (c *Context) QueryDevice() (verbs.DeviceAttr, error)     { return c.In.QueryDevice() }
@@ -39,7 +39,7 @@ func (c *Context) QueryPort(port int) (verbs.PortAttr, error) { return c.In.Quer
 func (c *Context) Ops() verbs.OpSet                           { return c.In.Ops() }
 func (c *Context) Close() error                               { return c.In.Close() }
 
-// WaitEvent passes on events of the device and of what the program still has.
+// WaitEvent returns events of the device and of objects that the program has not closed.
 func (c *Context) WaitEvent(ctx context.Context) (verbs.AsyncEvent, error) {
 	for {
 		ev, err := c.In.WaitEvent(ctx)
@@ -52,17 +52,18 @@ func (c *Context) WaitEvent(ctx context.Context) (verbs.AsyncEvent, error) {
 	}
 }
 
-// owners has the program's handle for each QP, CQ and SRQ below.
+// owners maps each QP, CQ and SRQ below to the program's handle.
 type owners struct{ m sync.Map }
 
-// ownerOf returns the program's handle, nil if it is gone.
+// ownerOf returns the program's handle, nil if it is closed.
 func ownerOf[T any](o *owners, in *T) *T {
 	owner, _ := o.m.Load(in)
 	h, _ := owner.(*T)
 	return h
 }
 
-// known replaces a handle below by the program's, and reports whether the program has it.
+// known replaces a handle below with the program's handle. It reports whether the program still has
+// one.
 func known[T any](o *owners, h **T) bool {
 	if *h == nil {
 		return true

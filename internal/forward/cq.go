@@ -4,15 +4,15 @@ package forward
 
 import "github.com/goverbs/goverbs/verbs"
 
-// CQ is a completion queue (verbs.ProviderCQ). It has no Unwrap, because a type that embeds it and
-// keeps completions of its own must not have one: how the device below sleeps says nothing of
-// those.
+// CQ is a completion queue (verbs.ProviderCQ). It has no Unwrap method, because a type that embeds
+// it and holds completions of its own must not have one: how the device below sleeps says nothing
+// about them.
 type CQ struct {
 	In  *verbs.CQ
 	ctx *Context
 }
 
-// NewCQ makes the CQ behind owner.
+// NewCQ creates a CQ whose handle is owner.
 func (c *Context) NewCQ(owner *verbs.CQ, cqe int, ch verbs.ProviderCompChannel, vector int) (*CQ, error) {
 	to, err := below[verbs.CompChannel](ch)
 	if err != nil {
@@ -36,10 +36,10 @@ func (c *CQ) Destroy() error {
 	return c.In.Close()
 }
 
-// plainCQ is a CQ that keeps nothing.
+// plainCQ is a CQ that holds no completions of its own.
 type plainCQ struct{ *CQ }
 
-// Unwrap has how the device sleeps in CQ.Wait, and the change of the size.
+// Unwrap gives access to resizing and to the way the device sleeps in CQ.Wait.
 func (c plainCQ) Unwrap() verbs.ProviderCQ { return c.In.Provider() }
 
 // CreateCQ returns a CQ that only forwards.

@@ -10,14 +10,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Prefix stands before the name of the device below.
+// Prefix precedes the name of the device below.
 const Prefix = "forward:"
 
-// Wrap returns the device "forward:NAME", which is not registered.
+// Wrap returns the device "forward:NAME" for the device NAME. It does not register it.
 func Wrap(below *verbs.Device) *verbs.Device { return verbs.NewDevice(&device{below}) }
 
-// Register has verbs.DeviceByName make prefix+NAME of each device NAME, by wrap. A process calls it
-// once for a prefix.
+// Register makes verbs.DeviceByName resolve prefix+NAME to wrap of the device NAME. A process may
+// call it once per prefix.
 func Register(prefix string, wrap func(below *verbs.Device) *verbs.Device) {
 	verbs.RegisterMaker(prefix, func(name string) (*verbs.Device, error) {
 		below, err := verbs.DeviceByName(strings.TrimPrefix(name, prefix))
@@ -28,7 +28,7 @@ func Register(prefix string, wrap func(below *verbs.Device) *verbs.Device) {
 	})
 }
 
-// renamed is a device with another name.
+// renamed is a device under another name.
 type renamed struct {
 	verbs.ProviderDevice
 	name string
@@ -40,10 +40,10 @@ func (d renamed) Info() verbs.DeviceInfo {
 	return info
 }
 
-// Unwrap has the connection manager.
+// Unwrap gives access to the connection manager.
 func (d renamed) Unwrap() verbs.ProviderDevice { return d.ProviderDevice }
 
-// device is verbs.ProviderDevice and cm.Provider.
+// device implements verbs.ProviderDevice and cm.Provider.
 type device struct{ below *verbs.Device }
 
 func (d *device) Info() verbs.DeviceInfo {
@@ -52,7 +52,7 @@ func (d *device) Info() verbs.DeviceInfo {
 	return info
 }
 
-// Unwrap tells what kind of device it is.
+// Unwrap shows what kind of device is below.
 func (d *device) Unwrap() verbs.ProviderDevice { return d.below.Provider() }
 
 func (d *device) Open(*verbs.Context) (verbs.ProviderContext, error) {

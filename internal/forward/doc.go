@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package forward has the objects of a device that wraps another one, each of which does nothing
-// but pass on what it is asked to an object of the device below, its field In. A device that
-// changes something embeds them, and overrides what it changes; package compat/ibcompat does.
-// NewPD, NewCQ, NewQP, Resolve, Listen, Next and Join make what it embeds.
+// Package forward implements a device that wraps another one. Each of its objects does nothing but
+// forward calls to an object of the device below, its field In. A device that changes some
+// behaviour embeds these objects and overrides the methods concerned, as package compat/ibcompat
+// does. NewPD, NewCQ, NewQP, Resolve, Listen, Next and Join create the objects to embed.
 //
-// Wrap makes a device that changes nothing: the program gets the handles of the outer device,
-// behind each of which stands one of the device below. It shows how a device wraps another one,
-// which package verbs describes in provider_wrap.go and package cm at Provider, and it is what
-// tests prove that with: whatever holds on a device holds on the forwarding one.
+// Wrap returns a device that changes nothing: the program gets handles of the outer device, each
+// backed by a handle of the device below. It demonstrates how a device wraps another one, which
+// package verbs describes in provider_wrap.go and package cm at Provider, and tests rely on it:
+// whatever holds on a device must hold on its forwarding device.
 //
-// It is a package of its own, above cm and below compat/ibcompat, because both the code of ibcompat
-// and the tests of many packages need it.
+// It is a separate package, above cm and below compat/ibcompat, because ibcompat and the tests of
+// many packages need it.
 //
-// Nothing here is known of any provider. What the device below can do besides what every one can is
-// found through Unwrap; only what takes or makes objects is passed on explicitly, because the
-// program's objects are not those of the device below.
+// The package knows nothing about any particular provider. Optional abilities of the device below
+// are found through Unwrap. Only methods that take or return objects are forwarded explicitly,
+// because the program's objects are not the objects of the device below.
 package forward

@@ -11,7 +11,7 @@ type PD struct {
 	ctx *Context
 }
 
-// NewPD makes a PD.
+// NewPD allocates a PD.
 func (c *Context) NewPD() (*PD, error) {
 	in, err := c.In.AllocPD()
 	if err != nil {

@@ -15,13 +15,13 @@ type QP struct {
 	In  *verbs.QP
 	ctx *Context
 
-	mu    sync.Mutex // guards what follows: lists that name objects, with those below in their place
+	mu    sync.Mutex // guards the fields below: requests with their objects replaced by the ones below
 	list  []verbs.SendWR
 	binds []verbs.MWBind
 	dests []verbs.UDDest
 }
 
-// NewQP makes the QP behind owner.
+// NewQP creates a QP whose handle is owner.
 func (p *PD) NewQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (*QP, error) {
 	c := verbs.QPConfig{Type: cfg.Type, Cap: cfg.Cap, SigAll: cfg.SigAll, SendOps: cfg.SendOps}
 	var err error
@@ -53,7 +53,7 @@ func (p *PD) CreateQP(owner *verbs.QP, cfg verbs.ProviderQPConfig) (verbs.Provid
 	return q, q.In.Cap(), nil
 }
 
-// Unwrap has what connection managers and multicast want of a QP.
+// Unwrap gives access to the abilities that connection managers and multicast need.
 func (q *QP) Unwrap() verbs.ProviderQP { return q.In.Provider() }
 
 func (q *QP) below() *verbs.QP                                      { return q.In }
@@ -69,7 +69,7 @@ func (q *QP) Destroy() error {
 	return q.In.Close()
 }
 
-// nameObjects reports whether requests name objects of the program's.
+// nameObjects reports whether any request refers to objects of the program.
 func nameObjects(wrs []verbs.SendWR) bool {
 	for i := range wrs {
 		if wrs[i].Bind != nil || wrs[i].UD != nil {
@@ -93,10 +93,10 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, err
 }
 
-// translate fills list with the requests, as far as the objects that they name are of this device.
-// The caller holds q.mu.
+// translate fills q.list with the requests, up to the first that refers to an object of another
+// device. The caller holds q.mu.
 func (q *QP) translate(wrs []verbs.SendWR) error {
-	// Requests point into these, so they must not move.
+	// Requests point into these slices, which must not be reallocated.
 	q.list = append(q.list[:0], wrs...)
 	q.binds, q.dests = slices.Grow(q.binds[:0], len(wrs)), slices.Grow(q.dests[:0], len(wrs))
 	for i := range q.list {
@@ -124,7 +124,7 @@ func (q *QP) translate(wrs []verbs.SendWR) error {
 	return nil
 }
 
-// bindBelow is a bind with the window and the region below.
+// bindBelow returns b with the window and the region replaced by the ones below.
 func bindBelow(b *verbs.MWBind) (in verbs.MWBind, err error) {
 	in = *b
 	if in.MW, err = below[verbs.MW](b.MW.Provider()); err != nil {

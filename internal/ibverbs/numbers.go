@@ -2,10 +2,10 @@
 
 package ibverbs
 
-// The numbers of the headers that code below package verbs needs; a test there compares them with
-// the public ones.
+// Constants of the C headers that the code below package verbs needs. A test in package verbs
+// compares them with the public ones.
 
-// States of a QP, ibv_qp_state.
+// QP states, ibv_qp_state.
 const (
 	StateReset = 0
 	StateInit  = 1
@@ -14,14 +14,14 @@ const (
 	StateErr   = 6
 )
 
-// Fields of a QPAttr, ibv_qp_attr_mask.
+// Fields of QPAttr, ibv_qp_attr_mask.
 const (
 	AttrState       = 1 << 0
 	AttrAccessFlags = 1 << 3
 	AttrDestQPN     = 1 << 20
 )
 
-// Opcodes of sends, ibv_wr_opcode.
+// Opcodes of send requests, ibv_wr_opcode.
 const (
 	OpWrite    = 0
 	OpWriteImm = 1
@@ -30,14 +30,14 @@ const (
 	OpRead     = 4
 )
 
-// Flags of sends, ibv_send_flags.
+// Flags of send requests, ibv_send_flags.
 const (
 	FlagSignaled  = 1 << 1
 	FlagSolicited = 1 << 2
 	FlagInline    = 1 << 3
 )
 
-// Statuses of completions, ibv_wc_status.
+// Completion statuses, ibv_wc_status.
 const (
 	Success      = 0
 	LocLenErr    = 1
@@ -48,19 +48,19 @@ const (
 	RemAccessErr = 10
 )
 
-// Opcodes of completions, ibv_wc_opcode.
+// Completion opcodes, ibv_wc_opcode.
 const (
 	WCSend        = 0
 	WCWrite       = 1
 	WCRead        = 2
 	WCRecv        = 1 << 7
-	WCRecvWithImm = WCRecv + 1 // of a Write
+	WCRecvWithImm = WCRecv + 1 // RDMA Write with immediate
 )
 
-// WCWithImm is the flag of a completion with an immediate, of ibv_wc_flags.
+// WCWithImm marks a completion that carries an immediate, of ibv_wc_flags.
 const WCWithImm = 1 << 1
 
-// Rights on memory, ibv_access_flags.
+// Access rights, ibv_access_flags.
 const (
 	AccessLocalWrite  = 1 << 0
 	AccessRemoteWrite = 1 << 1

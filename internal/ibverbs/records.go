@@ -2,22 +2,22 @@
 
 package ibverbs
 
-// Send is a send request: the fields that every one has, and the place of the others.
+// Send is a send request: the fields that all requests have, and the index of its Ext.
 type Send struct { // struct gv_wr
 	ID, RemoteAddr uint64
 	RKey           uint32
 	Imm            uint32 // in host order; the key to invalidate, if the opcode invalidates one
 	Op             uint32 // made by MakeOp
-	Ext            uint32 // 1 and the index of the request's Ext, 0 = it has none
+	Ext            uint32 // 1 + index of the request's Ext, 0 = none
 }
 
-// Where the flags and the number of elements are in Send.Op. The opcode is in the lowest bits.
+// Positions of the flags and the number of elements in Send.Op. The opcode is in the lowest 8 bits.
 const (
 	FlagsShift = 8
 	SGEsShift  = 16
 )
 
-// MakeOp returns a Send.Op.
+// MakeOp returns the value of Send.Op.
 func MakeOp(opcode, flags uint8, elements int) uint32 {
 	return uint32(opcode) | uint32(flags)<<FlagsShift | uint32(elements)<<SGEsShift
 }
@@ -28,29 +28,30 @@ func (w *Send) Opcode() uint8 { return uint8(w.Op) }
 // Flags returns the flags, ibv_send_flags.
 func (w *Send) Flags() uint8 { return uint8(w.Op >> FlagsShift) }
 
-// Elements returns how many elements the request has. They follow those of the request before it.
+// Elements returns the number of scatter/gather elements. They follow those of the previous
+// request.
 func (w *Send) Elements() int { return int(w.Op >> SGEsShift) }
 
-// Ext has the fields that few requests have:
+// Ext holds the fields that few requests need:
 //
 //	atomics        A compare or add, B swap; masked ones also P and Q, the masks of A and B
-//	Atomic Write   A what is written
+//	Atomic Write   A the value to write
 //	immediate data of 8 bytes: A
-//	datagram       P address handle, C number and D Q_Key of the receiver
-//	bind           P window, Q region, A address, B length, C key, D rights
+//	datagram       P address handle, C QP number and D Q_Key of the receiver
+//	bind           P window, Q region, A address, B length, C key, D access rights
 type Ext struct { // struct gv_ext
 	P, Q, A, B uint64
 	C, D       uint32
 }
 
-// Recv is a receive request. Its elements follow those of the request before it.
+// Recv is a receive request. Its elements follow those of the previous request.
 type Recv struct { // struct gv_recv
 	ID     uint64
 	NumSGE uint32
 	_      uint32
 }
 
-// SGE is a piece of memory that is registered, or whose bytes are inline data.
+// SGE is a piece of registered memory, or of memory whose bytes are sent inline.
 type SGE struct { // struct ibv_sge
 	Addr         uint64
 	Length, LKey uint32
@@ -60,7 +61,7 @@ type SGE struct { // struct ibv_sge
 type WC struct { // struct gv_wc
 	ID              uint64
 	Status          uint8 // an ibv_wc_status
-	Opcode          uint8 // an ibv_wc_opcode, in the numbers of package verbs
+	Opcode          uint8 // an ibv_wc_opcode, as numbered in package verbs
 	Flags           uint8
 	ByteLen         uint32
 	Imm             uint32
@@ -71,19 +72,19 @@ type WC struct { // struct gv_wc
 	PKeyIndex, SLID uint16
 	SL              uint8
 	DLIDPathBits    uint8
-	_               uint64 // package verbs keeps something here
+	_               uint64 // used by package verbs
 }
 
-// Device is an entry of the list of devices.
+// Device is an entry of the device list.
 type Device struct {
 	Name                string
 	GUID                uint64 // in host order
 	NodeType, Transport int
 }
 
-// DeviceAttr has the attributes of a device, struct ibv_device_attr.
+// DeviceAttr holds the attributes of a device, struct ibv_device_attr.
 type DeviceAttr struct { // struct gv_device_attr
-	FwVer                                                 [65]byte // ends with a 0
+	FwVer                                                 [65]byte // NUL-terminated
 	NodeGUID, SysImageGUID                                uint64   // in host order
 	MaxMRSize, PageSizeCap                                uint64
 	VendorID, VendorPartID, HWVer, CapFlags               uint32
@@ -99,7 +100,7 @@ type DeviceAttr struct { // struct gv_device_attr
 	LocalCAAckDelay                                       uint8
 }
 
-// DeviceAttrEx has the extended attributes, struct ibv_device_attr_ex.
+// DeviceAttrEx holds the extended attributes, struct ibv_device_attr_ex.
 type DeviceAttrEx struct { // struct gv_device_attr_ex
 	ODPGeneral, CompletionTimestampMask, HCACoreClock uint64
 	CapFlagsEx, MaxDMSize, RSSFieldsMask              uint64
@@ -113,7 +114,7 @@ type DeviceAttrEx struct { // struct gv_device_attr_ex
 	RSSFunction                                       uint8
 }
 
-// PortAttr has the attributes of a port, struct ibv_port_attr.
+// PortAttr holds the attributes of a port, struct ibv_port_attr.
 type PortAttr struct { // struct gv_port_attr
 	State, MaxMTU, ActiveMTU, MaxMsgSz                  uint32
 	PortCapFlags, BadPKeyCntr, QKeyViolCntr             uint32
@@ -123,19 +124,19 @@ type PortAttr struct { // struct gv_port_attr
 	MaxVLNum, SMSL, SubnetTimeout, InitTypeReply, Flags uint8
 }
 
-// GID is an entry of a port's table of GIDs.
+// GID is an entry of a port's GID table.
 type GID struct { // struct gv_gid
 	Raw    [16]byte
 	Type   int32
-	NetDev [64]byte // ends with a 0; empty = none
+	NetDev [64]byte // NUL-terminated; empty = none
 }
 
-// Keys are those of a region.
+// Keys holds the keys of a region.
 type Keys struct { // struct gv_keys
 	LKey, RKey uint32
 }
 
-// SRQAttr has the attributes of a shared receive queue.
+// SRQAttr holds the attributes of a shared receive queue.
 type SRQAttr struct { // struct gv_srq_attr
 	MaxWR, MaxSGE, Limit uint32
 }
@@ -151,12 +152,12 @@ type AHAttr struct { // struct gv_ah_attr
 	PortNum                           uint8
 }
 
-// QPCap has the sizes of a QP.
+// QPCap holds the queue sizes of a QP.
 type QPCap struct { // struct gv_qp_cap
 	MaxSendWR, MaxRecvWR, MaxSendSGE, MaxRecvSGE, MaxInlineData uint32
 }
 
-// QPAttr has the attributes of a QP, struct ibv_qp_attr.
+// QPAttr holds the attributes of a QP, struct ibv_qp_attr.
 type QPAttr struct { // struct gv_qp_attr
 	State, CurState, PathMTU, QKey                    uint32
 	RQPSN, SQPSN, DestQPNum, AccessFlags              uint32
@@ -171,5 +172,5 @@ type QPAttr struct { // struct gv_qp_attr
 type Event struct { // struct gv_async
 	Type   int32 // an ibv_event_type
 	Port   int32
-	Cookie uint64 // of the object, 0 = none
+	Cookie uint64 // identifies the object, 0 = none
 }

@@ -4,8 +4,8 @@
 
 package mapmem
 
-// Map allocates Go memory on systems without mmap. Large allocations of Go are page-aligned.
-// Objects of the Go heap do not move; the MR keeps the slice reachable.
+// Map allocates Go memory on systems without mmap. Large Go allocations are page-aligned. Objects
+// of the Go heap do not move, and the MR keeps the slice reachable.
 func Map(n int, _ bool) ([]byte, error) { return make([]byte, n), nil }
 
 // Unmap leaves the memory to Go.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Implementation constants: the address space that closed regions keep reserved, so that an access
-// by an old pointer faults.
+// Bounds on the address space that stays reserved for closed regions, so that an access through a
+// stale pointer faults.
 const (
 	quarantineBytes  = 1 << 30
 	quarantineRanges = 1024
@@ -24,8 +24,8 @@ var quarantine struct {
 	bytes  int
 }
 
-// Map returns zeroed, page-aligned memory of at least n bytes outside of the Go heap, in huge pages
-// if that is asked for and possible.
+// Map returns at least n bytes of zeroed, page-aligned memory outside the Go heap. It uses huge
+// pages if huge is set and the system can provide them.
 func Map(n int, huge bool) ([]byte, error) {
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	if huge {
@@ -37,11 +37,11 @@ func Map(n int, huge bool) ([]byte, error) {
 	return unix.Mmap(-1, 0, (n+page-1)/page*page, prot, flags)
 }
 
-// Unmap frees the pages at once, and keeps the addresses reserved and inaccessible for a
+// Unmap frees the pages immediately, but keeps their addresses reserved and inaccessible for a
 // while.
 func Unmap(mem []byte) {
-	// A fresh inaccessible mapping would be needed to drop the pages in one step; MADV_DONTNEED and
-	// PROT_NONE do the same.
+	// Dropping the pages in one step would need a fresh inaccessible mapping; MADV_DONTNEED and
+	// PROT_NONE have the same effect.
 	_ = unix.Madvise(mem, unix.MADV_DONTNEED)
 	if err := unix.Mprotect(mem, unix.PROT_NONE); err != nil {
 		_ = unix.Munmap(mem)

@@ -7,10 +7,11 @@ import (
 	"unsafe"
 )
 
-// Address returns where memory is, 0 for nil.
+// Address returns the address of mem, 0 for nil.
 func Address(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
-// Word returns 8 bytes as a number; false if they are not aligned.
+// Word returns the first 8 bytes of mem as an atomic number. It returns false if they are not
+// aligned.
 func Word(mem []byte) (*atomic.Uint64, bool) {
 	p := unsafe.Pointer(unsafe.SliceData(mem))
 	return (*atomic.Uint64)(p), uintptr(p)%8 == 0

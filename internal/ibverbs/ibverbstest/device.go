@@ -10,20 +10,20 @@ import (
 	"github.com/goverbs/goverbs/internal/ibverbs"
 )
 
-// Name is that of the device.
+// Name is the name of the device.
 const Name = "go0"
 
 const guid = 0x0200_00ff_fe00_0001
 
 // Device is a library with one device.
 type Device struct {
-	mu      sync.Mutex // of all that belongs to the device
-	last    uint32     // number, or key, that was given out
+	mu      sync.Mutex // guards everything that belongs to the device
+	last    uint32     // QP number or key assigned
 	qps     map[uint32]*qp
 	regions map[uint32]*mr
 }
 
-// New makes a device.
+// New returns a new device.
 func New() *Device { return &Device{qps: make(map[uint32]*qp), regions: make(map[uint32]*mr)} }
 
 // Devices lists the device.
@@ -31,7 +31,7 @@ func (d *Device) Devices() ([]ibverbs.Device, error) {
 	return []ibverbs.Device{{Name: Name, GUID: guid, NodeType: 1, Transport: 0}}, nil
 }
 
-// Open opens it.
+// Open opens the device.
 func (d *Device) Open(name string, id uint64) (ibverbs.Context, error) {
 	if name != Name || id != guid {
 		return nil, syscall.ENODEV
@@ -43,7 +43,8 @@ func (d *Device) Open(name string, id uint64) (ibverbs.Context, error) {
 	return c, nil
 }
 
-// events is a queue whose descriptor is readable while it holds something. The Device guards it.
+// events is a queue whose file descriptor is readable while it is not empty. The Device's mutex
+// guards it.
 type events[E any] struct {
 	r, w *os.File
 	list []E
@@ -164,7 +165,7 @@ type cq struct {
 	room        int
 	wcs         []ibverbs.WC
 	full        bool
-	armed, only bool // for a completion; only for one that is solicited, or a failure
+	armed, only bool // for any completion; only for solicited ones and failures
 }
 
 func (c *context) CreateCQ(cfg ibverbs.CQConfig) (ibverbs.CQ, int, error) {
@@ -246,7 +247,7 @@ func (*pd) CreateSRQ(uint64, ibverbs.SRQAttr) (ibverbs.SRQ, ibverbs.SRQAttr, err
 	return nil, ibverbs.SRQAttr{}, syscall.EOPNOTSUPP
 }
 
-// mr is a region, whose two keys are the same.
+// mr is a memory region. Its lkey and rkey are equal.
 type mr struct {
 	pd                 *pd
 	key, access        uint32
@@ -278,8 +279,8 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-// find returns n bytes at an address of a region, false if they are not in it, it is of another PD,
-// or it does not have the rights. Nothing is always there.
+// find returns the n bytes at an address of a region. It returns false if they are out of bounds,
+// the region belongs to another PD, or it lacks the rights. An empty range is always found.
 func (d *Device) find(p *pd, key uint32, addr uint64, n, rights uint32) ([]byte, bool) {
 	if n == 0 {
 		return nil, true
@@ -288,7 +289,7 @@ func (d *Device) find(p *pd, key uint32, addr uint64, n, rights uint32) ([]byte,
 	if m == nil || m.pd != p || m.access&rights != rights {
 		return nil, false
 	}
-	off := addr - m.iova // huge if it is before the region
+	off := addr - m.iova // wraps to a huge value before the region
 	if off > m.length || uint64(n) > m.length-off {
 		return nil, false
 	}

@@ -4,7 +4,7 @@ package ibverbstest
 
 import "unsafe"
 
-// memory returns n bytes at an address, which somebody keeps alive.
+// memory returns the n bytes at addr. The caller keeps them alive.
 func memory(addr uint64, n uint32) []byte {
 	p := uintptr(addr)
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)

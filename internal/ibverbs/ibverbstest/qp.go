@@ -16,11 +16,11 @@ type qp struct {
 	sigAll       bool
 	cap          ibverbs.QPCap
 	attr         ibverbs.QPAttr
-	sends        []send // in order, from the oldest that waits for a receive of the peer
+	sends        []send // in order; the oldest waits for a receive of the peer
 	recvs        []receive
 }
 
-// send is a request that waits. Inline data were copied when it was posted.
+// send is a pending request. Inline data were copied when it was posted.
 type send struct {
 	ibverbs.Send
 	sges []ibverbs.SGE
@@ -142,7 +142,7 @@ func (q *qp) Recv(wrs []ibverbs.Recv, sges []ibverbs.SGE, held *ibverbs.Held) ib
 	return ibverbs.Posted(len(wrs))
 }
 
-// flush ends everything that is posted. The QP is in ERR.
+// flush completes all posted requests of a QP in ERR with the flush status.
 func (q *qp) flush() {
 	for _, s := range q.sends {
 		q.sendCQ.put(ibverbs.WC{ID: s.ID, Status: ibverbs.Flushed, QPNum: q.num}, false)
@@ -159,7 +159,7 @@ func (q *qp) fail() {
 	q.flush()
 }
 
-// run executes what has been posted, until something must wait for a receive.
+// run executes posted requests until one must wait for a receive.
 func (q *qp) run() {
 	for len(q.sends) > 0 && q.attr.State == ibverbs.StateRTS {
 		s := q.sends[0]
@@ -187,8 +187,8 @@ func (q *qp) run() {
 	}
 }
 
-// execute executes a request and returns its status, or that it must wait: for a peer that is
-// ready, or for its receive.
+// execute executes a request and returns its status, or reports that it must wait: for the peer to
+// be ready, or to post a receive.
 func (q *qp) execute(s *send) (status uint8, wait bool) {
 	d := q.pd.c.d
 	peer := d.qps[q.attr.DestQPNum]
@@ -236,7 +236,7 @@ func (q *qp) execute(s *send) (status uint8, wait bool) {
 	return peer.receive(s, mine), false
 }
 
-// local returns the memory of a request's elements, or what is wrong with it.
+// local returns the memory of a request's elements, or an error status.
 func (q *qp) local(s *send, write bool) (parts [][]byte, status uint8) {
 	if s.data != nil {
 		return [][]byte{s.data}, ibverbs.Success
@@ -255,7 +255,7 @@ func (q *qp) local(s *send, write bool) (parts [][]byte, status uint8) {
 	return parts, ibverbs.Success
 }
 
-// receive ends the oldest receive with a message, and returns the status of the peer's request.
+// receive completes the oldest receive with a message and returns the status of the peer's request.
 func (q *qp) receive(s *send, parts [][]byte) uint8 {
 	r := q.recvs[0]
 	q.recvs = q.recvs[1:]
@@ -277,7 +277,7 @@ func (q *qp) receive(s *send, parts [][]byte) uint8 {
 	return status
 }
 
-// scatter copies a message to the elements of a receive, and returns the status of the receive.
+// scatter copies a message to the elements of a receive and returns the status of the receive.
 func (q *qp) scatter(sges []ibverbs.SGE, parts [][]byte) uint8 {
 	if length(parts) > total(sges) {
 		return ibverbs.LocLenErr

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The numbers of the commands, enum ib_uverbs_write_cmds.
+// Command numbers, enum ib_uverbs_write_cmds.
 const (
 	cmdCreateCQ   = 18
 	cmdDestroyCQ  = 20
@@ -27,20 +27,20 @@ const (
 	cmdDestroySRQ = 35
 )
 
-// header begins every command (struct ib_uverbs_cmd_hdr). The lengths are in units of 4 bytes: of
-// the command with the header, and of the response.
+// header begins every command (struct ib_uverbs_cmd_hdr). The lengths, of the command including the
+// header and of the response, are in units of 4 bytes.
 type header struct {
 	command           uint32
 	inWords, outWords uint16
 }
 
-// answered begins the commands that have a response, which the kernel writes to that address.
+// answered begins every command that has a response. The kernel writes it to the address response.
 type answered struct {
 	header
 	response uint64
 }
 
-// bytesOf is the memory of a command, which has no pointers and no padding.
+// bytesOf returns the memory of a command, which must have neither pointers nor padding.
 func bytesOf[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }
@@ -50,14 +50,14 @@ func words[T any]() uint16 {
 	return uint16(unsafe.Sizeof(t) / 4)
 }
 
-// fill makes the header of the command that begins with a, and stores the address of its response.
-// The caller pins the response (runtime.Pinner) for as long as the command can be sent.
+// fill sets the header of the command that begins with a, and the address of its response. The
+// caller pins the response (runtime.Pinner) for as long as the command may be sent.
 func fill[C, R any](a *answered, command uint32, _ *C, resp *R) {
 	a.header = header{command, words[C](), words[R]()}
 	a.response = uint64(uintptr(unsafe.Pointer(resp)))
 }
 
-// ask sends the command that begins with a, and waits for the response.
+// ask sends the command that begins with a and reads the response into resp.
 func ask[C, R any](fd int, command uint32, c *C, a *answered, resp *R) error {
 	var pin runtime.Pinner
 	pin.Pin(resp)
@@ -72,7 +72,7 @@ func tell[C any](fd int, command uint32, c *C, h *header) error {
 	return write(fd, bytesOf(c))
 }
 
-// write sends a command, whole or not at all.
+// write sends a command as a single write.
 func write(fd int, command []byte) error {
 	for {
 		n, err := unix.Write(fd, command)

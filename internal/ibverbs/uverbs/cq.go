@@ -4,12 +4,12 @@
 
 package uverbs
 
-// CQConfig describes a completion queue.
+// CQConfig configures a completion queue.
 type CQConfig struct {
-	Cookie  uint64 // the number in its events
+	Cookie  uint64 // identifies the CQ in events
 	CQE     uint32 // entries
 	Vector  uint32 // completion vector
-	Channel int32  // descriptor of the completion channel, -1 = none
+	Channel int32  // file descriptor of the completion channel, -1 = none
 }
 
 type createCQ struct { // struct ib_uverbs_create_cq
@@ -26,8 +26,8 @@ type createdCQ[D any] struct { // struct ib_uverbs_create_cq_resp
 	driver      D
 }
 
-// CreateCQ makes a CQ and returns its handle and how many entries it has. D is what the driver adds
-// to the response.
+// CreateCQ creates a CQ and returns its handle and its actual number of entries. D is the driver's
+// part of the response.
 func CreateCQ[D any](fd int, cfg CQConfig) (handle, cqe uint32, driver D, err error) {
 	c := createCQ{cookie: cfg.Cookie, cqe: cfg.CQE, vector: cfg.Vector, channel: cfg.Channel}
 	resp := new(createdCQ[D])
@@ -40,7 +40,7 @@ type destroy struct { // struct ib_uverbs_destroy_cq, _qp, _srq
 	handle, reserved uint32
 }
 
-// DestroyCQ destroys a CQ. Events that were not read are gone.
+// DestroyCQ destroys a CQ. Unread events are discarded.
 func DestroyCQ(fd int, handle uint32) error {
 	c := destroy{handle: handle}
 	return ask(fd, cmdDestroyCQ, &c, &c.answered, new([2]uint32))

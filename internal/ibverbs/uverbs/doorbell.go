@@ -6,8 +6,8 @@ package uverbs
 
 import "runtime"
 
-// A Doorbell tells the driver of a QP to look at its send queue: the command to post, with no
-// requests.
+// A Doorbell makes the driver of a QP process its send queue: it is the command to post, without
+// any requests.
 type Doorbell struct {
 	fd      int
 	command postSend
@@ -20,11 +20,11 @@ type postSend struct { // struct ib_uverbs_post_send
 	handle, count, elements, size uint32
 }
 
-// sizeSendWR is sizeof(struct ib_uverbs_send_wr). The kernel refuses a command to post that names a
-// smaller size.
+// sizeSendWR is sizeof(struct ib_uverbs_send_wr). The kernel refuses a post command with a smaller
+// size.
 const sizeSendWR = 56
 
-// NewDoorbell makes the doorbell of a QP. Close releases it.
+// NewDoorbell returns the doorbell of a QP. The caller must Close it.
 func NewDoorbell(fd int, qp uint32) *Doorbell {
 	d := &Doorbell{fd: fd, command: postSend{handle: qp, size: sizeSendWR}}
 	d.pin.Pin(d)
@@ -32,8 +32,8 @@ func NewDoorbell(fd int, qp uint32) *Doorbell {
 	return d
 }
 
-// Ring is one system call. The driver may do the work of the queue in it. It allocates nothing.
+// Ring makes one system call, in which the driver may process the queue. It does not allocate.
 func (d *Doorbell) Ring() error { return write(d.fd, bytesOf(&d.command)) }
 
-// Close must be called once, after the last Ring has returned.
+// Close releases the doorbell. It must be called once, after the last Ring has returned.
 func (d *Doorbell) Close() { d.pin.Unpin() }

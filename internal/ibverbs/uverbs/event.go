@@ -12,21 +12,21 @@ import (
 
 // AsyncEvent is an asynchronous event (struct ib_uverbs_async_event_desc).
 type AsyncEvent struct {
-	Element uint64 // the cookie of an object, or the number of a port
+	Element uint64 // the cookie of an object, or a port number
 	Type    uint32 // enum ib_event_type, as enum ibv_event_type
 	_       uint32
 }
 
-// ReadAsync reads an event from the descriptor for asynchronous events, ibv_context.async_fd. If
-// that does not block, the error is EAGAIN when there is none.
+// ReadAsync reads an event from the file descriptor for asynchronous events, ibv_context.async_fd.
+// On a nonblocking descriptor it returns EAGAIN if no event is pending.
 func ReadAsync(fd int) (AsyncEvent, error) {
 	var ev AsyncEvent
 	err := read(fd, bytesOf(&ev))
 	return ev, err
 }
 
-// ReadComp reads an event from the descriptor of a completion channel and returns the cookie of its
-// CQ.
+// ReadComp reads an event from the file descriptor of a completion channel and returns the cookie
+// of its CQ.
 func ReadComp(fd int) (cookie uint64, err error) {
 	err = read(fd, bytesOf(&cookie)) // struct ib_uverbs_comp_event_desc
 	return cookie, err

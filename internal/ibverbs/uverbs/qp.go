@@ -4,14 +4,14 @@
 
 package uverbs
 
-// QPCap is what the queues of a QP hold (struct ibv_qp_cap).
+// QPCap holds the queue sizes of a QP (struct ibv_qp_cap).
 type QPCap struct {
 	MaxSendWR, MaxRecvWR, MaxSendSGE, MaxRecvSGE, MaxInlineData uint32
 }
 
-// QPConfig describes a queue pair. Its PD, CQs and SRQ are handles.
+// QPConfig configures a queue pair. PD, CQs and SRQ are handles.
 type QPConfig struct {
-	Cookie         uint64 // the number in its events
+	Cookie         uint64 // identifies the QP in events
 	PD             uint32
 	SendCQ, RecvCQ uint32
 	SRQ            uint32
@@ -41,8 +41,9 @@ type createdQP[D any] struct { // struct ib_uverbs_create_qp_resp
 	driver      D
 }
 
-// CreateQP makes a QP and returns its handle, its number and what it has. A is what the driver adds
-// to the command, 8 bytes or a multiple of that, and D what it adds to the response.
+// CreateQP creates a QP and returns its handle, its number and its actual sizes. A is the driver's
+// part of the command, whose size must be a multiple of 8 bytes. D is the driver's part of the
+// response.
 func CreateQP[D, A any](fd int, cfg QPConfig, asked A) (handle, num uint32, has QPCap, driver D, err error) {
 	c := createQPOf[A]{driver: asked,
 		createQP: createQP{cookie: cfg.Cookie, pd: cfg.PD, sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ,
@@ -61,18 +62,18 @@ func DestroyQP(fd int, handle uint32) error {
 	return ask(fd, cmdDestroyQP, &c, &c.answered, new(uint32))
 }
 
-// path is struct ib_uverbs_qp_dest. iWARP has none.
+// path is struct ib_uverbs_qp_dest, which iWARP does not use.
 type path struct {
 	_ [32]byte
 }
 
-// QPAttr are the attributes that a QP of iWARP has. The numbers are those of libibverbs.
+// QPAttr holds the attributes of an iWARP QP, numbered as in libibverbs.
 type QPAttr struct {
 	State, CurState              uint8
 	AccessFlags                  uint32
 	Port                         uint8
 	MaxRdAtomic, MaxDestRdAtomic uint8
-	Cap                          QPCap // in the answer to a query only
+	Cap                          QPCap // set by queries only
 }
 
 type modifyQP struct { // struct ib_uverbs_modify_qp
@@ -91,7 +92,7 @@ type modifyQP struct { // struct ib_uverbs_modify_qp
 	reserved                     [2]uint8
 }
 
-// ModifyQP changes the attributes that mask names by the bits of enum ibv_qp_attr_mask.
+// ModifyQP changes the attributes selected by mask (enum ibv_qp_attr_mask).
 func ModifyQP(fd int, handle uint32, attr QPAttr, mask uint32) error {
 	c := modifyQP{handle: handle, mask: mask, access: attr.AccessFlags, state: attr.State, curState: attr.CurState,
 		maxRdAtomic: attr.MaxRdAtomic, maxDestRdAtomic: attr.MaxDestRdAtomic, port: attr.Port}
@@ -118,7 +119,7 @@ type queriedQP struct { // struct ib_uverbs_query_qp_resp
 	reserved                     [5]uint8
 }
 
-// QueryQP asks for the attributes that mask names.
+// QueryQP returns the attributes selected by mask.
 func QueryQP(fd int, handle, mask uint32) (QPAttr, error) {
 	c := queryQP{handle: handle, mask: mask}
 	r := new(queriedQP)

@@ -9,9 +9,9 @@ type SRQAttr struct {
 	MaxWR, MaxSGE, Limit uint32
 }
 
-// SRQConfig describes a shared receive queue.
+// SRQConfig configures a shared receive queue.
 type SRQConfig struct {
-	Cookie uint64 // the number in its events
+	Cookie uint64 // identifies the SRQ in events
 	PD     uint32 // handle
 	Attr   SRQAttr
 }
@@ -28,8 +28,8 @@ type createdSRQ[D any] struct { // struct ib_uverbs_create_srq_resp
 	driver                     D
 }
 
-// CreateSRQ makes an SRQ and returns its handle and what it has. D is what the driver adds to the
-// response.
+// CreateSRQ creates an SRQ and returns its handle and its actual attributes. D is the driver's part
+// of the response.
 func CreateSRQ[D any](fd int, cfg SRQConfig) (handle uint32, has SRQAttr, driver D, err error) {
 	c := createSRQ{cookie: cfg.Cookie, pd: cfg.PD, attr: cfg.Attr}
 	resp := new(createdSRQ[D])
@@ -43,7 +43,7 @@ type modifySRQ struct { // struct ib_uverbs_modify_srq
 	maxWR, limit uint32
 }
 
-// ModifySRQ changes what mask names by the bits of enum ibv_srq_attr_mask.
+// ModifySRQ changes the attributes selected by mask (enum ibv_srq_attr_mask).
 func ModifySRQ(fd int, handle uint32, attr SRQAttr, mask uint32) error {
 	c := modifySRQ{handle: handle, mask: mask, maxWR: attr.MaxWR, limit: attr.Limit}
 	return tell(fd, cmdModifySRQ, &c, &c.header)
@@ -59,7 +59,7 @@ type queriedSRQ struct { // struct ib_uverbs_query_srq_resp
 	reserved uint32
 }
 
-// QuerySRQ asks for the attributes.
+// QuerySRQ returns the attributes of an SRQ.
 func QuerySRQ(fd int, handle uint32) (SRQAttr, error) {
 	c := querySRQ{handle: handle}
 	r := new(queriedSRQ)

@@ -2,11 +2,11 @@
 
 package queue
 
-// A CQ is a completion queue. Only one goroutine may use it at a time, except that Arm may be
-// called beside Take.
+// A CQ is a completion queue. It is not safe for concurrent use, except that Arm may be called
+// concurrently with Take.
 type CQ struct {
 	ring    []completion
-	taken   uint32 // entries that have been taken
+	taken   uint32 // entries polled so far
 	control *control
 }
 
@@ -17,12 +17,12 @@ type Completion struct {
 	Flags  uint8
 	Status Status
 	Bytes  uint32
-	QP     uint32 // number of the QP
+	QP     uint32 // QP number
 	Imm    uint64 // the 8 bytes, as a number, if Flags has FlagImm
-	Key    uint32 // the key that the peer has invalidated, if Flags has FlagInv
+	Key    uint32 // the key that the peer invalidated, if Flags has FlagInv
 }
 
-// NewCQ returns the queue that is in mapped memory and has this number of entries.
+// NewCQ returns the queue of this many entries in mapped memory.
 func NewCQ(mem []byte, entries uint32) (*CQ, error) {
 	ring, err := entriesOf[completion](mem, entries, CQSize(entries))
 	if err != nil {
@@ -31,7 +31,7 @@ func NewCQ(mem []byte, entries uint32) (*CQ, error) {
 	return &CQ{ring: ring, control: controlOf(mem, entries)}, nil
 }
 
-// Take takes the oldest completion out of the queue. It returns false if there is none.
+// Take polls the oldest completion. It returns false if the queue is empty.
 func (q *CQ) Take(c *Completion) bool {
 	e := &q.ring[q.taken&uint32(len(q.ring)-1)]
 	flags, op, status := completionParts(e.word.Load())
@@ -48,9 +48,9 @@ func (q *CQ) Take(c *Completion) bool {
 	return true
 }
 
-// Arm has the kernel send one event with the next completion, or with the next one of a solicited
-// message. The caller must look for completions after that, because one that came before Arm sends
-// no event. Arm may be called at any time, also beside Take.
+// Arm requests one event for the next completion, or for the next solicited one. The caller must
+// poll again after Arm, because a completion that arrived earlier raises no event. Arm is safe for
+// concurrent use.
 func (q *CQ) Arm(solicitedOnly bool) {
 	if solicitedOnly {
 		q.control.flags.Store(notifySolicited)

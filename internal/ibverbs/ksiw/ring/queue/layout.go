@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// MaxSGE is the number of elements for which an entry has room. MaxInline is the number of bytes of
-// data that it can have in place of all elements but the first.
+// MaxSGE is the largest number of elements in an entry. MaxInline is the largest number of bytes of
+// inline data, which replace all elements but the first.
 const (
 	MaxSGE    = 6
 	MaxInline = (MaxSGE - 1) * 16
@@ -23,7 +23,7 @@ const (
 	OpRead         Opcode = 1
 	OpReadLocalInv Opcode = 2
 	OpSend         Opcode = 3
-	OpImmediate    Opcode = 4 // SIW_OP_SEND_WITH_IMM; Immediate Data, where the kernel has RFC 7306
+	OpImmediate    Opcode = 4 // SIW_OP_SEND_WITH_IMM; Immediate Data, if the kernel has RFC 7306
 	OpSendInv      Opcode = 5
 	OpFetchAdd     Opcode = 6
 	OpCmpSwap      Opcode = 7
@@ -36,12 +36,13 @@ const (
 	FlagInline   = 1 << 1
 	FlagSignaled = 1 << 2
 	FlagSolicit  = 1 << 3
-	FlagFence    = 1 << 4 // wait until earlier Reads and atomics are answered
-	FlagInv      = 1 << 5 // in a completion: the peer has invalidated a key
+	FlagFence    = 1 << 4 // wait for the responses to earlier Reads and atomics
+	FlagInv      = 1 << 5 // in a completion: the peer invalidated a key
 
-	// Flags in the completion of a receive, where the kernel has RFC 7306. FlagImm: the message is
-	// Immediate Data. FlagWrote: the message before it was a Write, and Bytes is the length of that
-	// Write instead of 8. libsiw and a kernel without RFC 7306 use neither in completions.
+	// Flags in the completion of a receive, if the kernel has RFC 7306. FlagImm: the message is
+	// Immediate Data. FlagWrote: the preceding message was a Write, and Bytes is the length of that
+	// Write instead of 8. Neither libsiw nor a kernel without RFC 7306 uses these bits in
+	// completions.
 	FlagImm   = 1 << 7
 	FlagWrote = 1 << 1
 )
@@ -70,12 +71,12 @@ type SGE struct {
 	Key    uint32
 }
 
-// Send is an entry of a send queue, struct siw_sqe. In place of all elements but the first it can
-// have other things: see Inline and Operands.
+// Send is an entry of a send queue, struct siw_sqe. Inline data or operands may replace all
+// elements but the first: see Inline and Operands.
 type Send struct {
 	ID    uint64
 	word  atomic.Uint32 // requestWord
-	RKey  uint32        // of the target; OpSendInv: that the peer invalidates
+	RKey  uint32        // of the target; OpSendInv: the key that the peer invalidates
 	RAddr uint64        // of the target; OpImmediate: the 8 bytes, as a number
 	SGEs  [MaxSGE]SGE
 }
@@ -88,9 +89,9 @@ type Receive struct {
 	SGEs [MaxSGE]SGE
 }
 
-// Operands are those of an atomic. FetchAdd adds Data; the bits of Mask are the most significant
-// ones of fields. CmpSwap compares the bits of Compare in CompareMask and stores those of Data in
-// Mask.
+// Operands holds the operands of an atomic. FetchAdd adds Data; each bit set in Mask is the most
+// significant bit of a field. CmpSwap compares the bits of Compare selected by CompareMask and
+// stores the bits of Data selected by Mask.
 type Operands struct {
 	Data, Mask, Compare, CompareMask uint64
 }
@@ -104,19 +105,19 @@ type completion struct {
 	qp    uint64
 }
 
-// control says what a CQ is armed for, struct siw_cq_ctrl. It follows the last entry.
+// control is the notification state of a CQ, struct siw_cq_ctrl. It follows the last entry.
 type control struct {
 	flags atomic.Uint32
 	_     uint32
 }
 
-// What a CQ is armed for, enum siw_notify_flags.
+// Notification flags, enum siw_notify_flags.
 const (
 	notifySolicited = 1 << 0
 	notifyNext      = 1 << 1
 )
 
-// Sizes of what is mapped, in bytes.
+// Sizes of the mapped structures, in bytes.
 const (
 	sendSize       = 24 + MaxSGE*16
 	receiveSize    = 16 + MaxSGE*16
@@ -124,8 +125,7 @@ const (
 	controlSize    = 8
 )
 
-// SQSize, RQSize and CQSize return how many bytes a queue with this number of entries takes in
-// memory.
+// SQSize, RQSize and CQSize return the size in bytes of a queue with this many entries.
 func SQSize(entries uint32) int { return int(entries) * sendSize }
 
 // RQSize: see SQSize.
@@ -136,7 +136,8 @@ func CQSize(entries uint32) int { return int(entries)*completionSize + controlSi
 
 var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
-// requestWord is flags 16 bits, number of elements 8, opcode 8, in the order of memory.
+// requestWord returns the word of a request: in memory order, 16 bits of flags, 8 bits for the
+// number of elements, 8 bits of opcode.
 func requestWord(flags uint16, elements int, op Opcode) uint32 {
 	if bigEndian {
 		return uint32(flags)<<16 | uint32(elements)<<8 | uint32(op)
@@ -144,8 +145,8 @@ func requestWord(flags uint16, elements int, op Opcode) uint32 {
 	return uint32(flags) | uint32(elements)<<16 | uint32(op)<<24
 }
 
-// isKernels reports whether a request is the kernel's. When it gives the entry back it clears the
-// flags only.
+// isKernels reports whether the kernel owns a request. When the kernel returns an entry, it clears
+// only the flags.
 func isKernels(word *atomic.Uint32) bool {
 	if bigEndian {
 		return word.Load()>>16&valid != 0
@@ -153,7 +154,7 @@ func isKernels(word *atomic.Uint32) bool {
 	return word.Load()&valid != 0
 }
 
-// completionParts takes the word of a completion apart.
+// completionParts splits the word of a completion.
 func completionParts(word uint32) (flags uint8, op Opcode, status Status) {
 	if bigEndian {
 		return uint8(word >> 24), Opcode(word >> 16), Status(word)
@@ -161,7 +162,7 @@ func completionParts(word uint32) (flags uint8, op Opcode, status Status) {
 	return uint8(word), Opcode(word >> 8), Status(word >> 16)
 }
 
-// invalidated returns the key in the place of an immediate.
+// invalidated returns the key stored in the immediate field.
 func invalidated(imm uint64) uint32 {
 	if bigEndian {
 		return uint32(imm >> 32)

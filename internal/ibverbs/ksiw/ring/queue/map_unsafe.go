@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// entriesOf returns mapped memory as the entries of a ring. The kernel has told their number; what
-// it says is checked, because an index beyond the memory would be a fault of the processor.
+// entriesOf returns mapped memory as the entries of a ring. The number of entries comes from the
+// kernel. It is checked all the same, because an index beyond the memory would crash the process.
 func entriesOf[E any](mem []byte, entries uint32, size int) ([]E, error) {
 	var e E
 	switch {
@@ -25,14 +25,16 @@ func entriesOf[E any](mem []byte, entries uint32, size int) ([]E, error) {
 	return unsafe.Slice((*E)(p), entries), nil
 }
 
-// controlOf returns what follows the entries of a CQ. entriesOf has seen to the length.
+// controlOf returns the control word that follows the entries of a CQ. entriesOf has checked the
+// length.
 func controlOf(mem []byte, entries uint32) *control {
 	return (*control)(unsafe.Pointer(&mem[int(entries)*completionSize]))
 }
 
-// Inline returns the place for data of FlagInline, whose length stands in the only element.
+// Inline returns the space for the data of a FlagInline request, whose length is in its only
+// element.
 func (e *Send) Inline() *[MaxInline]byte { return (*[MaxInline]byte)(unsafe.Pointer(&e.SGEs[1])) }
 
-// Operands returns the place for the operands of an atomic, whose only element is the place for the
-// old value.
+// Operands returns the space for the operands of an atomic, whose only element receives the old
+// value.
 func (e *Send) Operands() *Operands { return (*Operands)(unsafe.Pointer(&e.SGEs[1])) }

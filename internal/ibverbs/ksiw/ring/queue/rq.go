@@ -2,13 +2,13 @@
 
 package queue
 
-// An RQ is the receive queue of a QP, or a shared one. Only one goroutine may use it at a time.
+// An RQ is the receive queue of a QP or a shared receive queue. It is not safe for concurrent use.
 type RQ struct {
 	ring []Receive
-	put  uint32 // entries that have been put
+	put  uint32 // entries written so far
 }
 
-// NewRQ returns the queue that is in mapped memory and has this number of entries.
+// NewRQ returns the queue of this many entries in mapped memory.
 func NewRQ(mem []byte, entries uint32) (*RQ, error) {
 	ring, err := entriesOf[Receive](mem, entries, RQSize(entries))
 	if err != nil {
@@ -17,7 +17,7 @@ func NewRQ(mem []byte, entries uint32) (*RQ, error) {
 	return &RQ{ring: ring}, nil
 }
 
-// Next returns the next entry for the program to fill, nil if the queue is full.
+// Next returns the next entry to fill, or nil if the queue is full.
 func (q *RQ) Next() *Receive {
 	e := &q.ring[q.put&uint32(len(q.ring)-1)]
 	if isKernels(&e.word) {
@@ -26,8 +26,7 @@ func (q *RQ) Next() *Receive {
 	return e
 }
 
-// Put gives the kernel the entry that Next has returned. The kernel looks for it when a message
-// comes.
+// Put passes the entry returned by Next to the kernel, which looks for it when a message arrives.
 func (q *RQ) Put(elements int) {
 	q.ring[q.put&uint32(len(q.ring)-1)].word.Store(requestWord(valid, elements, 0))
 	q.put++
