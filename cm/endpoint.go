@@ -112,10 +112,10 @@ type Endpoint struct {
 	inbox    func(*verbs.WC) // for receives into memory of the endpoint
 	outbox   func(*verbs.WC) // for receives into memory of the caller
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	calls    []*call    // not in use
 	arrivals queue.Ring[arrival]
-	recvs    int  // posted
+	recvs    int  // posted receives
 	ended    bool // the connection has ended
 }
 

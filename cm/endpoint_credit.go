@@ -14,15 +14,10 @@ import (
 // Credits hold back messages for which the peer has no receive. Two endpoints agree on them during
 // connection setup (endpoint_words.go), for each direction separately:
 //
-//	sender    limit   receives of the peer that this side knows of: by its offer, and by the credit word
-//	          used    the messages that have been posted
-//	receiver  posted  receives that have been posted
-//	          told    those of them that are in the offer, or in the last Write of the sender's credit word
-//
-//	sender    limit   receives of the peer that this side knows of: by its offer, and by the credit word
-//	          used    the messages that have been posted
-//	receiver  posted  receives that have been posted
-//	          told    those of them that are in the offer, or in the last Write of the sender's credit word
+//	sender    limit   receives of the peer that its offer and the credit word advertised
+//	          used    messages posted
+//	receiver  posted  receives posted
+//	          told    receives advertised: in the offer, or by the last Write of the credit word
 //
 // A message waits until used < limit. The receiver advertises new receives by writing the sender's
 // credit word. It does so once the receives not yet advertised are three quarters of all that are
@@ -60,26 +55,26 @@ import (
 // makes the offer: receives in an SRQ belong to many connections, and an endpoint without buffers
 // may have others that it does not know of.
 type credits struct {
-	// Of the messages of this side. used is guarded by the turn of messages; the others are set
-	// before the endpoint is connected.
+	// For messages of this side. used is guarded by the message turn; the others are set before the
+	// endpoint is connected.
 	limit uint64         // receives of the peer's offer, 0 = the peer does not count
-	more  *atomic.Uint64 // the own word: receives that the peer has posted since; nil without an offer
+	more  *atomic.Uint64 // the own word: receives that the peer has posted since its offer; nil if this side made no offer
 	used  uint64
 
-	// Of the messages of the peer. late is atomic, what follows is guarded by Endpoint.mu.
-	late    atomic.Bool // a Write waits for a place in the send queue
-	counts  bool        // the peer wants to be told
+	// For messages of the peer. late is atomic; the fields after it are guarded by Endpoint.mu.
+	late    atomic.Bool // a Write waits for a slot of the send queue
+	counts  bool        // receives are advertised to the peer
 	telling bool        // a Write is in the queue
 	posted  uint64
 	told    uint64
-	before  uint64          // told without the Write in the queue
-	offered uint64          // told of the offer, which the word does not count
+	before  uint64          // told before the Write in the queue
+	offered uint64          // told at the offer, which the word does not count
 	grant   []verbs.SendWR  // the Write
-	granted func(*verbs.WC) // of a Write that goes alone
-	pair    [2]verbs.SendWR // a Write and the Send that takes it along; guarded by the turn to send
+	granted func(*verbs.WC) // completion of a Write posted alone
+	pair    [2]verbs.SendWR // a Write and the Send that carries it along; guarded by the send turn
 }
 
-// How much a Write of the credit word must be worth, in quarters of the receives.
+// The least number of receives worth a Write of the credit word, in quarters of all receives.
 const (
 	aloneQuarters = 3
 	alongQuarters = 2

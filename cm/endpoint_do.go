@@ -39,7 +39,7 @@ func (p *PendingError) Wait(ctx context.Context) (verbs.WC, error) {
 // another goroutine removes and puts back.
 type call struct {
 	e    *Endpoint
-	f    func(*verbs.WC) // complete
+	f    func(*verbs.WC) // the method complete
 	left atomic.Int32    // outstanding requests
 	wc   verbs.WC        // of the last request, or of the first failed one
 	buf  int             // the buffer of Send in use, -1 = none
