@@ -30,7 +30,8 @@ import (
 //	Resolve  cfg.Device, cfg.Context = nil, inner context; cm.Resolve gives an ID for the Route
 //	Bind     ID.BindQP(inner QP), Request.BindQP(inner QP)
 //	Connect  ID.Connect(ctx, inner QP, param); the ID is the ProviderConn
-//	Listen   cm.Listen(inner context), Listener.Accept, Request.Accept(ctx, inner QP, param)
+//	Listen   cm.Listen with the inner context, Listener.Accept,
+//	         Request.Accept(ctx, inner QP, param)
 //
 // Package internal/forward implements exactly this.
 type Provider interface {
