@@ -34,7 +34,8 @@ const char *gocm_function(int i) {
 
 void gocm_set_function(int i, uintptr_t address) { memcpy(functions[i].at, &address, sizeof address); }
 
-// failed converts the result of a librdmacm function to 0 or a negative errno. Most return -1, some an errno.
+// failed converts the result of a librdmacm function to 0 or a negative errno. Most return -1, some
+// an errno.
 static int failed(int rc) {
 	if (rc == 0)
 		return 0;
@@ -95,7 +96,8 @@ static struct gocm_ah from_ah(const struct ibv_ah_attr *a) {
 	return o;
 }
 
-// The descriptor is a duplicate: librdmacm closes its own, and so does Go. O_NONBLOCK belongs to both.
+// *fd is librdmacm's own descriptor, which it closes itself. Go's poller watches a duplicate of it,
+// which shares O_NONBLOCK.
 int gocm_open(struct rdma_event_channel **ch, int *fd) {
 	errno = 0;
 	*ch = lib.rdma_create_event_channel();

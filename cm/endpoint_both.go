@@ -12,7 +12,7 @@ import (
 // How two endpoints with ShutdownBoth close their connection. Each side has a word of memory that
 // the other writes once, to say: you have everything that I sent, and I know it.
 //
-//	dialled                                accepted
+//	dialed                                 accepted
 //	confirm                                confirm
 //	write the peer's word  ------------->  wait for the own word
 //	wait for the own word  <-------------  write the peer's word

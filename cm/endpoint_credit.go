@@ -21,8 +21,8 @@ import (
 //
 // A message waits until used < limit. The receiver advertises new receives by writing the sender's
 // credit word. It does so once the receives not yet advertised are three quarters of all that are
-// posted or hold a message that Recv has not returned. A Send carries the Write along from one
-// half, which is cheaper. So with 16 buffers there is a Write of 8 bytes for every 8 to 12
+// posted or hold a message that Recv has not returned. From one half, a Send carries the Write
+// along, which is cheaper. So with 16 buffers there is a Write of 8 bytes for every 8 to 12
 // messages, and none without messages.
 //
 // Invariants:
@@ -35,8 +35,8 @@ import (
 //     without the peer's program, because their messages have receives. So no Write waits forever.
 //   - The sender is never stuck while receives are not advertised: either it has credit, or Recv
 //     has messages to return and then checks again, or a Write is in the queue or waits for its
-//     slot. If all messages have been returned and the sender has no credit, all posted receives
-//     are due.
+//     slot. If all messages have been returned and the sender has no credit, none of the
+//     receives then posted has been advertised, so a Write is due.
 //   - Only one Write is in the queue at once, so nothing changes the memory it reads, and the word
 //     only grows. The word is stored lowest byte first, so that a device placing the bytes one by
 //     one never produces too large a value.
@@ -205,9 +205,9 @@ func (e *Endpoint) tellAlong(c *call) bool {
 	return true
 }
 
-// tellPeer posts the Write if one is due, and reports whether it did. With place, the caller is a
-// function of the dispatcher and passes on its slot of the send queue; otherwise the Write uses a
-// free slot.
+// tellPeer posts the Write if one is due, and reports whether it did. If place is true, the caller
+// is a function of the dispatcher and passes on its slot of the send queue; otherwise the Write
+// needs a free slot.
 func (e *Endpoint) tellPeer(place bool) bool {
 	e.mu.Lock()
 	if !e.owes(aloneQuarters) {
@@ -240,9 +240,9 @@ func (e *Endpoint) tellPeer(place bool) bool {
 	return false
 }
 
-// wake makes a waiting goroutine check its condition after a slot of the send queue was released
-// without a completion, which alone would have woken it. The post was refused, so either the QP is
-// in the error state and flushes a receive at once, or other completions will arrive.
+// wake makes a waiting goroutine recheck its condition after a slot of the send queue was released.
+// Otherwise only a completion would wake it. The post was refused, so either the QP is in the error
+// state and flushes a receive at once, or other completions will arrive.
 func (e *Endpoint) wake() {
 	if e.qp.State() != verbs.QPStateErr {
 		return

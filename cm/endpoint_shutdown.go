@@ -52,11 +52,11 @@ func (e *Endpoint) noteSent(op verbs.WCOpcode) {
 // receive. If the peer closes instead, or fails, the error has the reason (io.EOF), and it is not
 // known what has arrived. If the peer does neither, Shutdown waits until ctx is done.
 //
-// If ctx is done first, the connection remains open, and Shutdown can be called again; Do and Send
-// are refused from the first call on. If the connection ends before Shutdown could confirm, the
-// error has the reason (io.EOF if the peer disconnected), and it is not known what has arrived; if
-// there was nothing to confirm, it is nil. If the connection allows no Reads (ID.Depths), and there
-// is something to confirm, the error Is verbs.ErrNotSupported.
+// If ctx is done before the disconnect, the connection remains open, and Shutdown can be called
+// again; Do and Send are refused from the first call on. If the connection ends before Shutdown
+// could confirm, the error has the reason (io.EOF if the peer disconnected), and it is not known
+// what has arrived; if there was nothing to confirm, it is nil. If the connection allows no Reads
+// (ID.Depths), and there is something to confirm, the error Is verbs.ErrNotSupported.
 func (e *Endpoint) Shutdown(ctx context.Context) error {
 	const op = "Shutdown"
 	if !e.node.Enter() {

@@ -109,8 +109,8 @@ func bindQP(vctx *verbs.Context, qp *verbs.QP, bind func(*verbs.QP) error) error
 
 // Connect connects qp to the peer and returns when the connection is established (rdma_connect(3)
 // up to RDMA_CM_EVENT_ESTABLISHED). If ctx is done first, the attempt is abandoned and the error Is
-// ctx.Err(). If the peer refuses, the error wraps a *[RejectedError]. If the cause, of a refusal
-// too, is an event of the kernel with an errno, the error wraps an *[EventError]. An ID connects
+// ctx.Err(). If the peer refuses, the error wraps a *[RejectedError]. If the cause is an event of
+// the kernel with an errno, including a refusal, the error wraps an *[EventError]. An ID connects
 // only once.
 //
 // librdmacm can select a local port that is already in use in the host's TCP stack, which kernel

@@ -66,8 +66,8 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 	defer close(c.idle)
 	var late <-chan time.Time
 	for {
-		// Before the first wait too: the end may have arrived together with the event that was
-		// awaited before, and the token of both is then used up.
+		// Events are handled before the first wait too: the end of the connection may have arrived
+		// together with an event awaited earlier, which used up the one token for both.
 		for ev, ok := c.end.take(); ok; ev, ok = c.end.take() {
 			c.handle(ev)
 		}

@@ -37,7 +37,7 @@ type rules struct {
 	privateData   int           // limit of private data in bytes; 0 = the protocol's limit
 	silentDepths  bool          // depths that the peer did not send are reported as 0
 	portRetries   int           // how many other local ports to try if the one that librdmacm selected is in use
-	connectBlocks time.Duration // how long to wait for freeing an ID whose rdma_connect may block
+	connectBlocks time.Duration // how long to wait for an ID with a blocking rdma_connect to be freed
 	reasonLate    time.Duration // how long to wait for the event with the reason for a flush
 	neighbourStep time.Duration // timeout of one neighbour lookup
 }

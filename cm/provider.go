@@ -18,8 +18,8 @@ import (
 // The Config passed to a Provider is complete: Context is the context for the objects of the
 // connections, Device is its device, and PortSpace and Backlog are not 0. A Provider returns
 // verbs.ErrNotSupported for what it does not support, such as a port space or a type of service.
-// QPs are the program's handles, of that Context, which track their number and state; the Provider
-// gets its own object with verbs.Own(qp.Provider()).
+// QPs are the program's handles, of that Context. A handle has the QP's number and state; the
+// Provider gets its own object with verbs.Own(qp.Provider()).
 //
 // Errors are bare causes, which the package wraps. A Provider may also return errors of this
 // package: an [OpError] is replaced by its cause, so that each error names one call.
