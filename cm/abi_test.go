@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abitest"
 )
 
-// TestABI: the declarations of rdma_abi.h agree with the headers of librdmacm.
+// TestABI: the declarations in rdma_abi.h match the headers of librdmacm.
 func TestABI(t *testing.T) {
 	abitest.ABI{
 		Header:    "rdma_abi.h",

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// listenAuto listens on all devices that have the address: the devices of the kernel, which one ID
-// of librdmacm serves together, and every registered NIC.
+// listenAuto listens on all devices that have the address: the kernel devices, which share one ID
+// of librdmacm, and every registered NIC.
 func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) error {
 	devices, err := verbs.Devices()
 	if err != nil {
@@ -52,8 +52,7 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 				continue
 			}
 		}
-		// The port may be in use: by an iWARP device of the kernel, or by the first of several
-		// NICs.
+		// The port may be in use by an iWARP kernel device, or by the first of several NICs.
 		if len(m.parts) > 0 && errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, verbs.ErrNotSupported) {
 			continue
 		}
@@ -71,7 +70,7 @@ func (l *Listener) listenAuto(ctx context.Context, address string, cfg Config) e
 	return nil
 }
 
-// onPort replaces port 0 of an address by the port of another address.
+// onPort replaces port 0 of an address with the port of at.
 func onPort(address string, at net.Addr) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -91,8 +90,8 @@ type deviceLister interface {
 	devices() []*verbs.Device
 }
 
-// multiListener joins listeners. One goroutine for each of them accepts, and holds one request at a
-// time.
+// multiListener combines several listeners. One goroutine per listener accepts, and holds one
+// request at a time.
 type multiListener struct {
 	parts    []part
 	requests chan ProviderRequest
@@ -108,7 +107,7 @@ type part struct {
 	vctx *verbs.Context
 }
 
-// partRequest is a request of a listener whose requests do not know their context.
+// partRequest adds the context to a request of a listener whose requests lack one.
 type partRequest struct {
 	ProviderRequest
 	vctx *verbs.Context

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// oneRequest is a part of a listener that has one request.
+// oneRequest is one listener of a multiListener, with a single request.
 type oneRequest struct {
 	ProviderListener
 	requests chan ProviderRequest
@@ -33,7 +33,7 @@ func (l *oneRequest) Close() error {
 	return l.err
 }
 
-// counted counts how often it is rejected.
+// counted counts its rejections.
 type counted struct {
 	ProviderRequest
 	rejected int
@@ -52,7 +52,7 @@ func TestRequestInHand(t *testing.T) {
 	m.add(part, nil)
 	m.start()
 	r := new(counted)
-	part.requests <- r // now the listener holds it
+	part.requests <- r // the listener holds it from here on
 	require.NoError(t, m.Close())
 	require.Equal(t, 1, r.rejected)
 	require.NoError(t, m.Close())
@@ -61,7 +61,7 @@ func TestRequestInHand(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
-// TestPartFails: what a part of a listener says when it is closed is the listener's error.
+// TestPartFails: an error from closing one part of a listener is the listener's error.
 func TestPartFails(t *testing.T) {
 	part := &oneRequest{closed: make(chan struct{}), err: verbs.ErrState}
 	m := &multiListener{requests: make(chan ProviderRequest), failures: make(chan error), closed: make(chan struct{})}
@@ -72,8 +72,7 @@ func TestPartFails(t *testing.T) {
 	require.ErrorIs(t, m.Close(), verbs.ErrState, "again")
 }
 
-// TestOneAttempt: an attempt that begins when the ID has made its connection, or is closed, is
-// none.
+// TestOneAttempt: an attempt is refused if the ID has already connected, or is closed.
 func TestOneAttempt(t *testing.T) {
 	never := func(context.Context) (ProviderConn, error) {
 		t.Error("the attempt is made")

@@ -34,7 +34,8 @@ const char *gocm_function(int i) {
 
 void gocm_set_function(int i, uintptr_t address) { memcpy(functions[i].at, &address, sizeof address); }
 
-// failed turns the result of a function of librdmacm into 0 or a negative errno. Some return an errno, most -1.
+// failed converts the result of a librdmacm function to 0 or a negative errno. Most return -1, some
+// an errno.
 static int failed(int rc) {
 	if (rc == 0)
 		return 0;
@@ -95,7 +96,8 @@ static struct gocm_ah from_ah(const struct ibv_ah_attr *a) {
 	return o;
 }
 
-// The descriptor is a duplicate: librdmacm closes its own, and so does Go. O_NONBLOCK belongs to both.
+// *fd is librdmacm's own descriptor, which it closes itself. Go's poller watches a duplicate of it,
+// which shares O_NONBLOCK.
 int gocm_open(struct rdma_event_channel **ch, int *fd) {
 	errno = 0;
 	*ch = lib.rdma_create_event_channel();
@@ -107,7 +109,7 @@ int gocm_open(struct rdma_event_channel **ch, int *fd) {
 
 void gocm_close(struct rdma_event_channel *ch) { lib.rdma_destroy_event_channel(ch); }
 
-// An event that is not acknowledged keeps rdma_destroy_id waiting, so none leaves this function.
+// rdma_destroy_id waits for unacknowledged events, so none leaves this function.
 int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
 	struct rdma_cm_event *ev = NULL;
 	const void *data = NULL;
@@ -117,7 +119,7 @@ int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
 		return failed(-1);
 	memset(out, 0, offsetof(struct gocm_event, data));
 	out->event = ev->event;
-	// librdmacm itself fails an event with status -1 and the reason in errno.
+	// librdmacm reports its own failures as status -1 with the reason in errno.
 	out->status = ev->status == -1 && errno > 0 ? -errno : ev->status;
 	out->key = (uintptr_t)ev->id->context;
 	if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -125,7 +127,7 @@ int gocm_next(struct rdma_event_channel *ch, struct gocm_event *out) {
 		out->id = ev->id;
 	}
 	if (ev->event == RDMA_CM_EVENT_MULTICAST_JOIN || ev->event == RDMA_CM_EVENT_MULTICAST_ERROR) {
-		// Here private_data is the context that was given to rdma_join_multicast.
+		// Here private_data is the context passed to rdma_join_multicast.
 		out->group = (uintptr_t)ev->param.ud.private_data;
 		out->ah = from_ah(&ev->param.ud.ah_attr);
 		out->qp_num = ev->param.ud.qp_num;
@@ -202,7 +204,8 @@ static struct rdma_conn_param conn_param(const struct gocm_param *p) {
 	};
 }
 
-// hold_signals keeps signals from this thread until it has its old mask again, but those that say what the thread itself did wrong.
+// hold_signals blocks signals in this thread until the old mask is restored, except those that
+// report errors of the thread itself.
 static void hold_signals(sigset_t *old) {
 	static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 	sigset_t most;
@@ -213,10 +216,12 @@ static void hold_signals(sigset_t *old) {
 	pthread_sigmask(SIG_BLOCK, &most, old);
 }
 
-// gocm_connect holds signals, and Go's runtime sends many to its threads (SIGURG, SIGPROF). Kernel siw waits for TCP within
-// rdma_connect. A signal ends this wait, although TCP may have connected: siw closes the stream, and the kernel begins the call
-// again, which then finds the port in use (EADDRNOTAVAIL). If the peer is kernel siw too and has not accepted the stream yet, its
-// listener is gone (drivers/infiniband/sw/siw/siw_cm.c siw_connect, siw_cm_llp_state_change; Linux 6.1 to 7.3).
+// gocm_connect blocks signals, because Go's runtime sends many to its threads (SIGURG, SIGPROF).
+// Kernel siw waits for TCP within rdma_connect. A signal ends this wait, although TCP may have
+// connected: siw closes the stream, and the kernel restarts the call, which then finds the port in
+// use (EADDRNOTAVAIL). If the peer is also kernel siw and has not accepted the stream yet, its
+// listener is lost (drivers/infiniband/sw/siw/siw_cm.c siw_connect, siw_cm_llp_state_change; Linux
+// 6.1 to 7.3).
 int gocm_connect(struct rdma_cm_id *id, const struct gocm_param *p) {
 	struct rdma_conn_param param = conn_param(p);
 	sigset_t old;

@@ -29,7 +29,7 @@ type cLibrary struct{}
 
 func library() rdmaLibrary { return cLibrary{} }
 
-// cChannel is a struct rdma_event_channel, and a file with which to wait for its events.
+// cChannel is a struct rdma_event_channel, and a file for waiting for its events.
 type cChannel struct {
 	c    *C.struct_rdma_event_channel
 	file *eventfd.File
@@ -38,7 +38,7 @@ type cChannel struct {
 // cID is a struct rdma_cm_id.
 type cID struct{ c *C.struct_rdma_cm_id }
 
-// errno turns the result of a function in cgo_cm.c into an error.
+// errno converts the result of a function in cgo_cm.c to an error.
 func errno(rc C.int) error {
 	if rc == 0 {
 		return nil
@@ -46,7 +46,8 @@ func errno(rc C.int) error {
 	return syscall.Errno(-rc)
 }
 
-// A path crosses as a verbs.AHAttr. Compiling fails if one of these is not 0.
+// A path is passed as a verbs.AHAttr, whose layout must match. Compiling fails if one of these is
+// not 0.
 var (
 	_ [0]struct{} = [unsafe.Sizeof(verbs.AHAttr{}) - C.sizeof_struct_gocm_ah]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(verbs.GlobalRoute{}.TrafficClass) - unsafe.Offsetof(
@@ -89,7 +90,7 @@ func (ch cChannel) close() { C.gocm_close(ch.c) }
 
 func (ch cChannel) wait(done func() bool) error { return ch.file.Wait(context.Background(), done) }
 
-func (ch cChannel) stop() { _ = ch.file.Close() } // it ends the wait, also if it returns an error
+func (ch cChannel) stop() { _ = ch.file.Close() } // it ends the wait even if it returns an error
 
 func (ch cChannel) next() (rawEvent, error) {
 	var e C.struct_gocm_event

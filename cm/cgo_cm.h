@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// librdmacm for Go: events are copied and acknowledged in one call, addresses cross as plain bytes, and every function
-// returns 0 or a negative errno.
+// librdmacm for Go: events are copied and acknowledged in one call, addresses are passed as plain
+// bytes, and every function returns 0 or a negative errno.
 
 #ifndef GOVERBS_CM_H
 #define GOVERBS_CM_H
@@ -12,8 +12,8 @@
 struct rdma_event_channel;
 struct rdma_cm_id;
 
-// The functions of the library, whose addresses are set before anything else is called. gocm_function returns the name of the
-// ith one, NULL behind the last.
+// The library's functions, whose addresses are set before anything else is called. gocm_function
+// returns the name of the ith one, NULL after the last.
 const char *gocm_function(int i);
 void gocm_set_function(int i, uintptr_t address);
 
@@ -43,7 +43,7 @@ struct gocm_qp_attr {
 struct gocm_event {
 	uint32_t event;
 	int32_t status;
-	uintptr_t key;         // of the ID that the event is for; of the listener for a request
+	uintptr_t key;         // of the ID that the event is for; for a request, of the listener
 	uintptr_t group;       // of the multicast group that the event is about
 	struct rdma_cm_id *id; // the new ID of a request, else NULL
 	uint8_t responder_resources, initiator_depth;
@@ -53,13 +53,13 @@ struct gocm_event {
 	uint8_t data[256];
 };
 
-// gocm_device names the device that an ID is bound to; name is empty for none.
+// gocm_device names the device to which an ID is bound; name is empty if it is not bound.
 struct gocm_device {
 	char name[64];
 	int port;
 };
 
-// gocm_param is what both struct rdma_conn_param and a refusal are made of.
+// gocm_param has the parameters of struct rdma_conn_param and of a rejection.
 struct gocm_param {
 	uint32_t qp_num;
 	uint8_t responder_resources, initiator_depth, retry_count, rnr_retry_count, srq;

@@ -12,47 +12,47 @@ import (
 
 // Config selects the device of a connection or listener, and how it connects.
 type Config struct {
-	// Device is the device. Without one, and without a Context, the address chooses: Resolve takes
-	// the RDMA device of the kernel that has the route to the address, or else the first registered
-	// user-space NIC. A listener listens on several devices: on those of the kernel that have the
-	// address, and on every registered NIC; see [Listener.Devices]. If no device is found, the
-	// error Is verbs.ErrNoDevice.
+	// Device is the device. If neither Device nor Context is set, the address selects the device.
+	// Resolve uses the kernel device that has the route to the address, or else the first
+	// registered user-space RNIC. A listener listens on several devices: the kernel devices that
+	// have the address, and every registered user-space RNIC; see [Listener.Devices]. If no device
+	// is found, the error Is verbs.ErrNoDevice.
 	Device *verbs.Device
 	// Context is an open context of the device for the objects of the connection (nil = the
 	// device's shared one).
 	Context *verbs.Context
-	// Source is the local address of an outgoing connection (zero = chosen by the route; port 0 =
-	// any).
+	// Source is the local address of an outgoing connection (zero = selected by the route; port 0 =
+	// any free port).
 	Source netip.AddrPort
-	// PortSpace is TCP or UDP (0 = PortSpaceTCP). UDP is for UD QPs, and only devices of the kernel
-	// have it.
+	// PortSpace is TCP or UDP (0 = PortSpaceTCP). UDP is for UD QPs; only kernel devices support
+	// it.
 	PortSpace PortSpace
 	// TOS is the type of service of a connection's packets (RDMA_OPTION_ID_TOS, 0 = the system's
-	// default). The connections that a listener accepts have the TOS of the listener. Only devices
-	// of the kernel have it.
+	// default). Accepted connections inherit the TOS of their listener. Only kernel devices support
+	// it.
 	TOS uint8
-	// AckTimeout is the time after which the device resends a packet that the peer has not
-	// acknowledged, as a code: 4.096 us times 2 to the power of it (RDMA_OPTION_ID_ACK_TIMEOUT), 1
-	// to 31 (0 = what the system finds out). ConnParam.RetryCount says how often. The connections
-	// that a listener accepts have that of the listener. It is for InfiniBand and RoCE; iWARP
-	// devices of the kernel ignore it, the user-space RNIC refuses it.
+	// AckTimeout is the time after which the device retransmits an unacknowledged packet, as a code
+	// from 1 to 31 that means 4.096 us * 2^code (RDMA_OPTION_ID_ACK_TIMEOUT; 0 = the system
+	// determines it). ConnParam.RetryCount limits the retransmissions. Accepted connections inherit
+	// the timeout of their listener. It applies to InfiniBand and RoCE; iWARP kernel devices ignore
+	// it, and the user-space RNIC refuses it.
 	AckTimeout uint8
-	// ReuseAddr lets several IDs have the same local address and port, as long as at most one of
-	// them listens (RDMA_OPTION_ID_REUSEADDR): a program that chooses the port of an outgoing
-	// connection, by Source, can use it again at once. On the user-space RNIC it is SO_REUSEADDR of
-	// TCP, which listeners always have.
+	// ReuseAddr lets several IDs share a local address and port, as long as at most one of them
+	// listens (RDMA_OPTION_ID_REUSEADDR). A program that chooses the port of an outgoing
+	// connection, with Source, can then reuse it at once. On the user-space RNIC this is
+	// SO_REUSEADDR of TCP, which listeners always set.
 	ReuseAddr bool
-	// AFOnly makes a listener on the address "::" take connections over IPv6 only
-	// (RDMA_OPTION_ID_AFONLY). Without it, it takes those over IPv4 too. It has no effect on other
-	// addresses; with an empty host, which means both families, it is an error.
+	// AFOnly makes a listener on the address "::" accept connections over IPv6 only
+	// (RDMA_OPTION_ID_AFONLY). Otherwise it accepts IPv4 connections too. It has no effect on other
+	// addresses. With an empty host, which means both families, it is an error.
 	AFOnly bool
-	// Backlog is the number of requests that wait for Accept, as of listen(2): 0, or more than
-	// net.core.somaxconn, is that. Further requests are refused; between peers of this module the
-	// error says "backlog full".
+	// Backlog is the number of requests that can wait for Accept, as for listen(2); 0, or more than
+	// net.core.somaxconn, means net.core.somaxconn. Further requests are refused; if both peers use
+	// this module the error says "backlog full".
 	Backlog int
 }
 
-// isAuto reports whether the address chooses the device.
+// isAuto reports whether the address selects the device.
 func (cfg *Config) isAuto() bool { return cfg.Device == nil && cfg.Context == nil }
 
 // fill sets defaults and checks the fields that do not depend on the device.

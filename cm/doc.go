@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package cm makes connections. Addresses are those of the IP network. While a connection is made,
-// each side can send some private data to the other.
+// Package cm connects RDMA programs. Peers are addressed by IP address and port, and each side can
+// send private data to the other during connection setup.
 //
-// An [Endpoint] is a connection with everything that it needs: one call dials or accepts it.
+// An [Endpoint] is a connection together with its PD, CQ, QP and buffers. One call dials or accepts
+// it:
 //
 //	ep, err := cm.Dial(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{})
 //	err = ep.Send(ctx, []byte("hello"))
@@ -16,8 +17,8 @@
 //
 // # Connections
 //
-// Below it the package follows librdmacm: an [ID] is one connection, and a [Listener] accepts
-// [Request]s.
+// The lower layer of the package follows librdmacm: an [ID] is one connection, and a [Listener]
+// accepts [Request]s.
 //
 // The active side:
 //
@@ -33,35 +34,37 @@
 //	... make a QP on req.Context(), post receives ...
 //	id, err := req.Accept(ctx, qp, cm.ConnParam{})
 //
-// A connection ends by [ID.Disconnect] or [ID.Close] of either side, or when it fails. On both
-// sides the QP then goes into the error state, its requests are flushed, and [ID.Done] is closed.
+// A connection ends when either side calls [ID.Disconnect] or [ID.Close], or when it fails. On both
+// sides the QP then enters the error state, its requests are flushed, and [ID.Done] is closed.
 //
-// Requests should have completed before a side disconnects. Reads and atomics that have completed
-// have been executed. Whether completed Sends and Writes arrive at the peer depends on the device
-// of the sender:
-//   - InfiniBand and RoCE devices have delivered them;
-//   - the user-space siw delivers them if the peer reads them within the CloseTimeout of its
-//     Config, for which [ID.Close] waits;
-//   - kernel siw delivers them if the peer sends nothing. If data from the peer are on their way,
-//     some can be lost, because the kernel then resets the stream.
+// Requests should complete before a side disconnects. A completed Read or atomic has been executed.
+// Whether completed Sends and Writes reach the peer depends on the sender's device:
+//   - InfiniBand and RoCE devices have delivered them.
+//   - The user-space RNIC delivers them if the peer reads them within the CloseTimeout of
+//     usiw.Config, for which [ID.Close] waits.
+//   - Kernel siw delivers them if the peer sends nothing. If data from the peer are in flight, some
+//     can be lost, because the kernel then resets the stream.
 //
 // To lose nothing on any device, call [Endpoint.Shutdown], or have the peer's program confirm that
-// it has everything before the connection is ended.
+// it has everything before you disconnect.
 //
 // # Devices
 //
-// A device with a connection manager of its own, such as the user-space siw, implements [Provider];
-// one that wraps another device implements it by calls of this package, or leaves it to that
-// device. For devices of the kernel this package uses librdmacm. The program creates the QPs. All
-// IDs of the process share one event channel, in the runtime's poller. No call keeps a thread while
-// it waits, with one exception: kernel siw makes its TCP connection within rdma_connect(3).
-// Meanwhile the thread gets no signals, which would end that connection. When such a Connect is
-// given up, its thread waits until TCP succeeds or gives up too. On iWARP devices of the kernel a
-// QP whose connection has failed or ended cannot be used for another one; on InfiniBand and RoCE
-// devices it can be reset. In a Config without a device, the address chooses the device.
+// A device with its own connection manager, such as the user-space RNIC, implements [Provider]. A
+// device that wraps another one either implements Provider through this package or leaves
+// connections to the inner device. For kernel devices this package uses librdmacm; the program
+// creates the QPs. If a Config has no device, the address selects one.
 //
-// UD QPs have no connections. An ID of [PortSpaceUDP] looks up the QP at a port, see [ID.Datagram],
-// and joins multicast groups, see [ID.JoinMulticast]. Its peer is not notified when it is closed.
+// All IDs of a process share one event channel, which is in the runtime's poller. Waiting never
+// ties up a thread, with one exception: kernel siw makes its TCP connection within rdma_connect(3).
+// The thread blocks signals meanwhile, because a signal would abort the connection. If the caller
+// gives up such a Connect, its thread stays blocked until TCP succeeds or fails.
+//
+// On iWARP kernel devices a QP whose connection failed or ended cannot be used for another one; on
+// InfiniBand and RoCE devices it can be reset.
+//
+// UD QPs have no connections. An ID of [PortSpaceUDP] looks up the QP at a port (see [ID.Datagram])
+// and joins multicast groups (see [ID.JoinMulticast]). Closing it does not notify the peer.
 //
 // States of an ID:
 //

@@ -16,8 +16,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Endpoint is a connection with everything that it needs (rdma_create_ep(3)): PD, CQ, QP, memory
-// and receives, of its own or of the caller's. One call dials or accepts it:
+// Endpoint is a connection together with the objects it uses (rdma_create_ep(3)): PD, CQ, QP,
+// memory and receives. Each is created by the endpoint unless the caller supplies it. One call
+// dials or accepts an endpoint:
 //
 //	ep, err := cm.Dial(ctx, "host:7306", cm.Config{Device: dev}, cm.EndpointConfig{Memory: 4096})
 //	defer ep.Close()
@@ -27,48 +28,50 @@ import (
 //
 // # Calls
 //
-// [Endpoint.Do] posts requests and waits until they have completed. [Endpoint.Send] sends a message
-// from a buffer of the endpoint, [Endpoint.Recv] takes the next message that has arrived. All
-// methods may be called concurrently, and any number of goroutines may be in Do, Send and Recv: one
-// of them takes completions from the CQ for all, or the goroutine in the Run of the Dispatcher
-// does. An endpoint on which nobody waits costs no goroutine.
+// [Endpoint.Do] posts requests and waits for their completion. [Endpoint.Send] sends a message from
+// a buffer of the endpoint, and [Endpoint.Recv] returns the next message. All methods may be called
+// concurrently, and any number of goroutines may be in Do, Send and Recv: one of them polls the CQ
+// for all, unless a goroutine is in the Dispatcher's Run, which then polls. An endpoint that no
+// goroutine is waiting on costs no goroutine.
 //
-// If the send queue is full, Do and Send wait for room, in the order of the calls. Nothing is lost,
-// and the CQ cannot overflow.
+// If the send queue is full, Do and Send wait for room, in the order of the calls. No request is
+// dropped, and the CQ cannot overflow.
 //
 // # Credits
 //
-// If the peer is an Endpoint too, a message waits until the peer has a receive for it: in Send, and
-// in Do if the list has a message (a Send of any kind, a Write with immediate, Immediate Data). So
-// a peer that reads slowly slows the sender down, as on a TCP connection, and two programs that
-// both send and do not read wait for each other until their contexts end. Other requests do not
-// wait, and pass messages that do. Without messages the connection carries nothing.
+// If the peer is also an Endpoint, messages are flow controlled: a message waits until the peer has
+// posted a receive for it. The wait is in Send, or in Do if the list contains a message (a Send of
+// any kind, a Write with immediate, Immediate Data). A peer that reads slowly therefore slows the
+// sender down, as on a TCP connection, and two programs that both send without reading wait for
+// each other until their contexts are done. Other requests do not wait, and overtake messages that
+// do. Flow control sends nothing on a connection that carries no messages.
 //
-// The two sides agree on that while they connect, by [FenceLen] bytes of private data. A message
-// does not wait if the peer is another program, if a side has set EndpointConfig.NoCredits, if the
-// peer has an SRQ, or if it has posted no receive before the connection. Then the sender must not
-// have more messages under way than the peer has receives: on iWARP the next one ends the
-// connection, on InfiniBand it is sent again later. Messages that are posted past the endpoint, by
-// its QP or Dispatcher, and receives that are, do not count.
+// The two sides agree on credits during connection setup, in [FenceLen] bytes of private data.
+// Messages do not wait if the peer is another program, if either side sets
+// EndpointConfig.NoCredits, if the peer has an SRQ, or if it posted no receive before the
+// connection was made. The sender must then not have more messages in flight than the peer has
+// receives: on iWARP the excess message ends the connection, on InfiniBand it is retransmitted
+// later. Messages and receives that bypass the endpoint, posted through its QP or Dispatcher, are
+// not counted.
 //
-// # A context that ends a call
+// # Cancellation
 //
-// If ctx is done while Do or Send waits for room, or for the peer's, nothing has been posted, but
-// for the first requests of a list of Do with several messages, if the peer had room for these. If
-// it is done later, the requests stay posted: they will still be executed, and their memory belongs
-// to the device until they complete. The error then wraps a [*PendingError], whose Wait tells when
-// that is; after Close it is too. The buffers of Send need no such care: the endpoint uses one
-// again only when its request has completed. A Recv that ends takes no message.
+// If ctx is done while Do or Send waits for room in the send queue or for a receive of the peer,
+// nothing has been posted. The exception is a list of Do with several messages: its first requests
+// may have been posted, as far as the peer had receives for them. If ctx is done later, the
+// requests stay posted: they will still be executed, and their memory belongs to the device until
+// they complete. The error then wraps a [*PendingError], whose Wait returns when they have
+// completed; after Close of the endpoint they have. The buffers of Send need no such care, because
+// the endpoint reuses one only after its request completes. A canceled Recv consumes no message.
 //
-// # The end
+// # Closing
 //
-// When the connection ends, Recv first returns the messages that have arrived. Then it, Do and Send
-// return an error that has the reason, as [ID.Err] does: it Is io.EOF if the peer disconnected, and
-// verbs.ErrClosed after Shutdown or Close.
+// When the connection ends, Recv first returns the messages that have already arrived. After that,
+// Recv, Do and Send return an error with the reason, as [ID.Err] does: it Is io.EOF if the peer
+// disconnected, and verbs.ErrClosed after Shutdown or Close.
 //
-// [Endpoint.Shutdown] ends the connection when the peer has everything that was sent.
-// [Endpoint.Close] ends it at once, and closes what the endpoint has made. It does not close what
-// the caller has given.
+// [Endpoint.Shutdown] disconnects once the peer has everything that was sent. [Endpoint.Close]
+// disconnects at once and closes what the endpoint created, but not what the caller supplied.
 type Endpoint struct {
 	node  lifetime.Node
 	shown atomic.Pointer[shownEndpoint]
@@ -79,9 +82,9 @@ type Endpoint struct {
 	mr    *verbs.MR
 	ownQP bool
 	ownCQ bool
-	undo  []func() error // closes what else the endpoint has made, the last first
-	shut  atomic.Bool    // Shutdown has been called
-	dirty atomic.Bool    // a message or Write has completed after the last Read or atomic that has
+	undo  []func() error // closes the other objects that the endpoint created; run last to first
+	shut  atomic.Bool    // Shutdown was called
+	dirty atomic.Bool    // a message or Write completed after the last completed Read or atomic
 
 	private []byte // the peer's private data
 	words   words
@@ -89,95 +92,98 @@ type Endpoint struct {
 	dialled bool // not accepted
 
 	out  atomic.Int64  // requests whose completions have not been dispatched
-	idle chan struct{} // holds a token when out has become 0
+	idle chan struct{} // holds a token once out drops to 0
 
-	// holds a token while a goroutine waits for the peer's room for a message, or posts one; taken
-	// before sendTurn
+	// holds a token while a goroutine waits for credit for a message, or posts one; acquired before
+	// sendTurn
 	messageTurn chan struct{}
 	// holds a token while a goroutine waits for room in the send queue, or posts; guards the next
-	// two
+	// two fields
 	sendTurn chan struct{}
-	// what Shutdown has done: everything has arrived; and the peer knows (endpoint_both.go)
+	// progress of Shutdown: everything has arrived; the peer has been notified (endpoint_both.go)
 	confirmed, hasTold bool
 
-	room     chan struct{} // holds a token for each free place of the send queue
+	room     chan struct{} // holds a token for each free slot of the send queue
 	recvTurn chan struct{} // holds a token while a goroutine is in Recv
 	arrived  chan struct{} // holds a token for each entry of arrivals
 
 	sendBufs buffers
 	recvBufs buffers
-	inbox    func(*verbs.WC) // of receives with memory of the endpoint
-	outbox   func(*verbs.WC) // of receives with memory of the caller
+	inbox    func(*verbs.WC) // for receives into memory of the endpoint
+	outbox   func(*verbs.WC) // for receives into memory of the caller
 
-	mu       sync.Mutex // guards what follows
-	calls    []*call    // that are not in use
+	mu       sync.Mutex // guards the fields below
+	calls    []*call    // not in use
 	arrivals queue.Ring[arrival]
-	recvs    int  // posted
+	recvs    int  // posted receives
 	ended    bool // the connection has ended
 }
 
-// EndpointConfig describes an [Endpoint]. The zero value has a PD, a CQ and a QP of its own, and
-// buffers for 16 messages of 4,096 bytes in each direction, but no memory for the peer.
+// EndpointConfig configures an [Endpoint]. With the zero value the endpoint creates a PD, a CQ and
+// a QP, and buffers for 16 messages of 4,096 bytes in each direction, but no memory for the peer.
 type EndpointConfig struct {
-	// Param has private data and depths. The peer of a dialled endpoint gets the private data with
-	// the request, that of an accepted one with the acceptance.
+	// Param holds private data and depths. The private data of a dialed endpoint are sent with the
+	// request, those of an accepted endpoint with the acceptance.
 	Param ConnParam
 
-	// PD, Dispatcher, QP and MR are the caller's, of the context of the connection (nil = the
-	// endpoint makes its own). They must stay open until Close has returned. Dispatcher serves the
-	// CQ of both queues; endpoints may share one, if its CQ has room for the queues of all
-	// (otherwise the error Is verbs.ErrLimit). A QP has to be in RESET or INIT; it needs a
-	// Dispatcher, and its own PD is the one that is used.
+	// PD, Dispatcher, QP and MR are supplied by the caller and must belong to the context of the
+	// connection (nil = the endpoint creates its own). They must stay open until Close returns.
+	// Dispatcher must serve the CQ of both queues. Endpoints may share a Dispatcher if its CQ has
+	// room for all their queues; otherwise the error Is verbs.ErrLimit. A QP must be in RESET or
+	// INIT. It requires a Dispatcher, and the endpoint uses the PD of the QP.
 	PD         *verbs.PD
 	Dispatcher *verbs.Dispatcher
 	QP         *verbs.QP
 	MR         *verbs.MR
-	// SRQ is the shared receive queue of an own QP (nil = none). With one, also with that of a QP
-	// of the caller, the program posts receives to it by Dispatcher.PostSRQRecv, whose functions
-	// get the messages, and Recv is not used.
+	// SRQ is the shared receive queue of a QP that the endpoint creates (nil = none). If the QP has
+	// an SRQ, whoever created the QP, the program posts receives with Dispatcher.PostSRQRecv, whose
+	// functions receive the messages, and Recv is not used.
 	SRQ *verbs.SRQ
-	// Cap and SendOps have the sizes of an own QP, and operations that it must have; see
-	// verbs.QPConfig. A MaxRecvWR of 0 means what Messages needs.
+	// Cap and SendOps are the queue sizes of a QP that the endpoint creates, and the operations
+	// that it must support; see verbs.QPConfig. If MaxRecvWR is 0, it is set to what Messages
+	// needs.
 	Cap     verbs.QPCap
 	SendOps verbs.OpSet
 
 	// Memory is the size in bytes of the region that Endpoint.MR returns (0 = none), if MR is nil.
-	// Access has its rights; AccessLocalWrite is added. The peer needs its verbs.Remote.
+	// Access is its access rights; AccessLocalWrite is added. To use the memory, the peer needs its
+	// verbs.Remote.
 	Memory int
 	Access verbs.AccessFlags
-	// Offer tells the peer about the memory: the private data begin with its verbs.Remote, which
-	// takes verbs.RemoteLen bytes, for verbs.ParseRemote. Those of Param follow.
+	// Offer advertises the memory to the peer: the private data begin with its verbs.Remote, in
+	// verbs.RemoteLen bytes, for verbs.ParseRemote. The private data of Param follow.
 	Offer bool
 
 	// MessageSize is the largest message of Send and Recv in bytes (0 = DefaultMessageSize).
-	// Messages is the number of messages that Recv has buffers for, and of those that can be in
-	// Send at a time (0 = DefaultMessages, None = no buffers: then there is no Send, and receives
-	// are posted by PostRecv). If the peer has more to send before Recv takes some, it waits; see
-	// Endpoint.
+	// Messages is the number of receive buffers, and of messages that can be in Send at once (0 =
+	// DefaultMessages). If Messages is None there are no buffers: Send is not available, and the
+	// program posts receives with PostRecv. A peer that has more to send waits until Recv returns
+	// messages; see Endpoint.
 	MessageSize, Messages int
 
-	// ShutdownBoth is set on both sides if both will end the connection by Endpoint.Shutdown: each
-	// then waits for the other, and when it returns nil, what both have sent has arrived. It is
-	// agreed upon by FenceLen bytes at the end of the private data. If the peer is another program,
-	// or has not set it, the error of this side Is verbs.ErrNotSupported; a request is rejected.
+	// ShutdownBoth must be set on both sides if both will end the connection with
+	// Endpoint.Shutdown. Each then waits for the other, and when Shutdown returns nil, everything
+	// that either side sent has arrived. It is negotiated in FenceLen bytes at the end of the
+	// private data. If the peer is another program, or has not set ShutdownBoth, the error of this
+	// side Is verbs.ErrNotSupported; on the accepting side the request is rejected.
 	ShutdownBoth bool
 
-	// NoCredits leaves the offer of credits out, with its FenceLen bytes of private data: for a
-	// peer that is another program and refuses them, or if the program needs the room. Messages
-	// then do not wait, in either direction.
+	// NoCredits omits the credit offer and its FenceLen bytes of private data. Set it if the peer
+	// is another program that refuses these bytes, or if the program needs the space. Messages then
+	// do not wait, in either direction.
 	NoCredits bool
 
-	// Prepare is called when everything has been made and receives can be posted, before the
-	// endpoint connects (nil = nothing). It can post receives with memory of the caller's
-	// (Endpoint.PostRecv) and change p, for example set private data that depend on what has been
-	// made. An error ends the attempt.
+	// Prepare, if not nil, is called after all objects are created and receives can be posted,
+	// before the endpoint connects. It can post receives into memory of the caller
+	// (Endpoint.PostRecv) and change p, for example to set private data that depend on the objects.
+	// If it returns an error, the attempt fails.
 	Prepare func(ep *Endpoint, p *ConnParam) error
 }
 
 const (
-	// DefaultMessageSize is that of EndpointConfig, in bytes.
+	// DefaultMessageSize is the default EndpointConfig.MessageSize, in bytes.
 	DefaultMessageSize = 4096
-	// DefaultMessages is that of EndpointConfig.
+	// DefaultMessages is the default EndpointConfig.Messages.
 	DefaultMessages = 16
 )
 
@@ -210,8 +216,8 @@ func dial(ctx context.Context, address string, cfg Config, ecfg EndpointConfig) 
 }
 
 // AcceptEndpoint accepts the request. The caller closes the endpoint. After an error nothing is
-// left open, and the request has been answered: if objects of the endpoint could not be made, or
-// Prepare has returned an error, it is rejected.
+// left open, and the request has been answered: it is rejected if the endpoint's objects could not
+// be created or Prepare returned an error.
 func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endpoint, error) {
 	const op = "AcceptEndpoint"
 	address := r.RemoteAddr().String()
@@ -235,10 +241,10 @@ func (r *Request) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endp
 	return e, nil
 }
 
-// AcceptEndpoint waits for the next request and accepts it: Accept and [Request.AcceptEndpoint] in
-// one. The error of a peer that fails during the set-up does not concern the listener; only the
-// errors of Accept do, when ctx is done or the listener is closed. A server of many peers calls
-// Accept in a loop, and Request.AcceptEndpoint in a goroutine for each.
+// AcceptEndpoint waits for the next request and accepts it: [Listener.Accept] followed by
+// [Request.AcceptEndpoint]. If a peer fails during setup, the error does not affect the listener.
+// Only errors of Accept do, when ctx is done or the listener is closed. A server with many peers
+// should call Accept in a loop, and Request.AcceptEndpoint in a goroutine per request.
 func (l *Listener) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*Endpoint, error) {
 	r, err := l.Accept(ctx)
 	if err != nil {
@@ -247,8 +253,8 @@ func (l *Listener) AcceptEndpoint(ctx context.Context, cfg EndpointConfig) (*End
 	return r.AcceptEndpoint(ctx, cfg)
 }
 
-// makeEndpoint makes everything but the connection, with an offer of credits or without. It changes
-// cfg to what has been made.
+// makeEndpoint creates everything but the connection, and offers credits if asked to. It updates
+// cfg to what was created.
 func makeEndpoint(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *EndpointConfig,
 	credits bool) (*Endpoint, ConnParam, error) {
 	e := &Endpoint{idle: make(chan struct{}, 1), messageTurn: make(chan struct{}, 1), sendTurn: make(chan struct{}, 1),
@@ -304,8 +310,8 @@ func (e *Endpoint) make(vctx *verbs.Context, bind func(*verbs.QP) error, cfg *En
 	return nil
 }
 
-// fill sets defaults and checks what belongs together. It returns the depths of the two queues that
-// the endpoint uses.
+// fill sets defaults and checks that the fields match each other. It returns the depths of the two
+// queues that the endpoint uses.
 func (cfg *EndpointConfig) fill(vctx *verbs.Context) (sends, recvs int, err error) {
 	if cfg.QP != nil {
 		if cfg.Dispatcher == nil || cfg.QP.SendCQ() != cfg.Dispatcher.CQ() || cfg.QP.RecvCQ() != cfg.Dispatcher.CQ() {
@@ -399,7 +405,7 @@ func (e *Endpoint) makeQueues(vctx *verbs.Context, cfg *EndpointConfig, sends, r
 	return nil
 }
 
-// ID returns the connection, for its addresses, depths and private data, and its end.
+// ID returns the connection, which has the addresses, the depths and the reason for the end.
 func (e *Endpoint) ID() *ID { return e.id }
 
 // Context returns the verbs context of the connection.
@@ -409,21 +415,21 @@ func (e *Endpoint) Context() *verbs.Context { return e.pd.Context() }
 func (e *Endpoint) PD() *verbs.PD { return e.pd }
 
 // QP returns the queue pair. Post to it through the Dispatcher, with a function for the
-// completions. The endpoint knows nothing of a request that is posted by the QP's own PostSend or
-// PostRecv: Do does not count it when it waits for room, and when it completes, a call in progress
-// gets an error that Is verbs.ErrInvalid, unless the Dispatcher is the caller's and has an Other.
-// Close ignores its completion.
+// completions. The endpoint is unaware of requests posted by the QP's own PostSend or PostRecv: Do
+// does not count them when it waits for room. When such a request completes, a pending call returns
+// an error that Is verbs.ErrInvalid, unless the Dispatcher is the caller's and has an Other. Close
+// ignores the completion.
 func (e *Endpoint) QP() *verbs.QP { return e.qp }
 
-// Dispatcher returns the dispatcher of the CQ. A goroutine may call its Run, so that messages are
-// taken from the CQ while nobody waits.
+// Dispatcher returns the dispatcher of the CQ. A goroutine may call its Run, so that the CQ is
+// polled while no call is waiting.
 func (e *Endpoint) Dispatcher() *verbs.Dispatcher { return e.d }
 
 // MR returns the memory of the endpoint, nil if it has none.
 func (e *Endpoint) MR() *verbs.MR { return e.mr }
 
-// PrivateData returns the private data of the peer, as [ID.PrivateData] does, but without those of
-// the peer's Endpoint ([FenceLen]).
+// PrivateData returns the private data of the peer, as [ID.PrivateData] does, but without the
+// [FenceLen] bytes that the peer's Endpoint appended.
 func (e *Endpoint) PrivateData() []byte { return e.private }
 
 func (e *Endpoint) opError(op string, err error) error {
@@ -433,12 +439,11 @@ func (e *Endpoint) opError(op string, err error) error {
 	return opError(op, e.id.address, err)
 }
 
-// Close ends the connection, waits until no memory is in use any more, and closes what the endpoint
-// has made, in the right order. Calls in progress end with an error. Messages that have arrived are
-// lost, and so may be those that were sent ([Endpoint.Shutdown] waits for them). Close waits for a
-// peer that does not react as [ID.Close] does. It is idempotent and may be called on nil. In a
-// function of the dispatcher, which would wait for itself, it does nothing but return an error that
-// Is verbs.ErrInvalid.
+// Close disconnects, waits until no memory is in use, and closes what the endpoint created, in the
+// right order. Pending calls return an error. Messages that have arrived are lost, and messages
+// that were sent may be ([Endpoint.Shutdown] waits for them). Close waits for an unresponsive peer
+// as [ID.Close] does. It is idempotent and may be called on nil. Called from a function of the
+// dispatcher it would wait for itself; it then only returns an error that Is verbs.ErrInvalid.
 func (e *Endpoint) Close() error {
 	if e == nil {
 		return nil
@@ -453,21 +458,21 @@ func (e *Endpoint) Close() error {
 	var err error
 	if e.id != nil && e.id.connection() != nil {
 		err = e.id.Disconnect()
-	} else if e.out.Load() > 0 { // receives that were posted before the attempt to connect
+	} else if e.out.Load() > 0 { // receives posted before the attempt to connect
 		ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
 		err = e.qp.Drain(ctx)
 		cancel()
 	}
-	// What was posted has been flushed into the CQ. Its completions let the calls in progress end.
-	// What these may have posted in the meantime is flushed too.
+	// Everything posted has been flushed into the CQ, and these completions let pending calls
+	// return. Anything those calls posted in the meantime is flushed too.
 	if err == nil {
 		err = e.settle(settleLimit)
 	}
-	if e.ownQP { // from here on what has not completed will not
+	if e.ownQP { // what has not completed by here never will
 		err = errors.Join(err, e.qp.Close())
 	}
 	err = errors.Join(err, e.settle(time.Second))
-	if e.ownCQ { // the last resort for calls in progress
+	if e.ownCQ { // the last resort for pending calls
 		err = errors.Join(err, e.d.CQ().Close())
 	}
 	e.node.Drain(0)
@@ -483,13 +488,13 @@ func (e *Endpoint) Close() error {
 }
 
 const (
-	settleLimit = 10 * time.Second // bounds the wait for completions of a QP that has been drained
+	settleLimit = 10 * time.Second // bounds the wait for completions of a drained QP
 	settlePause = 20 * time.Millisecond
 )
 
 // settle waits until the completions of all requests have been dispatched. The QP is in the error
-// state, or closed. A post that is refused meanwhile wakes nobody, so settle looks again after a
-// while. It passes over completions of requests that were posted past the dispatcher.
+// state, or closed. A post that is refused meanwhile wakes no goroutine, so settle polls. It
+// ignores completions of requests that bypassed the dispatcher.
 func (e *Endpoint) settle(limit time.Duration) error {
 	for end := time.Now().Add(limit); e.out.Load() > 0; {
 		ctx, cancel := context.WithTimeout(context.Background(), settlePause)
@@ -512,15 +517,15 @@ func (e *Endpoint) wait(ctx context.Context, ready <-chan struct{}) error {
 	return err
 }
 
-// finished notes that the completion of a request has been dispatched, or that it was not posted.
+// finished records that n requests were dispatched, or not posted after all.
 func (e *Endpoint) finished(n int) {
 	if e.out.Add(int64(-n)) == 0 {
 		queue.Signal(e.idle)
 	}
 }
 
-// end is called when the connection has ended and everything has been flushed. If there is no
-// receive that would have told Recv, one is posted for that: it is flushed at once.
+// end is called when the connection has ended and everything is flushed. If no receive is left to
+// wake Recv, end posts one, which is flushed at once.
 func (e *Endpoint) end() {
 	if !e.node.Enter() {
 		return
@@ -535,7 +540,7 @@ func (e *Endpoint) end() {
 	}
 }
 
-// reason is why a request that completed with a status has failed.
+// reason returns why a request failed: its status, with the reason for the end of the connection.
 func (e *Endpoint) reason(status verbs.WCStatus) error {
 	if e.id == nil {
 		return status

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cm"
 )
 
-// BenchmarkEndpointPingPong is half of a round trip of a message of 64 bytes by Send and Recv on
+// BenchmarkEndpointPingPong measures half a round trip of a 64-byte message with Send and Recv on
 // the user-space RNIC.
 func BenchmarkEndpointPingPong(b *testing.B) {
 	ctx := context.Background()
@@ -42,7 +42,7 @@ func BenchmarkEndpointPingPong(b *testing.B) {
 	<-done
 }
 
-// BenchmarkEndpointStream is a message of 64 bytes of a stream in one direction.
+// BenchmarkEndpointStream measures one 64-byte message of a stream in one direction.
 func BenchmarkEndpointStream(b *testing.B) {
 	ctx := context.Background()
 	a, p := endpoints(b, usiwDevice(b), cm.EndpointConfig{}, cm.EndpointConfig{})

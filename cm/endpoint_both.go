@@ -9,10 +9,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The end of a connection of two endpoints with ShutdownBoth. Each side has a word of memory, which
-// the other writes once, to say: everything of mine has arrived at you, and I know it.
+// How two endpoints with ShutdownBoth close their connection. Each side has a word of memory that
+// the other writes once, to say: you have everything that I sent, and I know it.
 //
-//	dialled                                accepted
+//	dialed                                 accepted
 //	confirm                                confirm
 //	write the peer's word  ------------->  wait for the own word
 //	wait for the own word  <-------------  write the peer's word
@@ -20,31 +20,31 @@ import (
 //
 // Invariants:
 //
-//   - A word is written only when what its writer has sent is confirmed, and no Do or Send is
-//     admitted after that. So who finds the own word written, and has confirmed, knows that both
+//   - A side writes the word only after everything it sent is confirmed, and admits no Do or Send
+//     after that. So a side that has confirmed and finds its own word written knows that both
 //     directions have arrived.
-//   - The accepting side writes second. So when it writes it knows everything, and when the
-//     dialling side finds its word written, the peer needs nothing more of the connection. Only
-//     then does anybody end it.
-//   - The connection carries nothing after the second word. So nothing can cut that off but a
-//     failure of the network or the end of a process. Then the accepting side, which knows, gets
-//     nil, and the dialling side, which does not, the reason.
-//   - The words are no messages: they use no receive of the program's, with an SRQ neither, and
-//     none can be taken for one.
+//   - The accepting side writes second. So when it writes, it knows everything, and when the
+//     dialing side finds its word written, the peer needs nothing more from the connection. Only
+//     then does either side disconnect.
+//   - The connection carries nothing after the second word, so only a network failure or the end of
+//     a process can cut that word off. In this case the accepting side, which knows, returns nil,
+//     and the dialing side, which does not, returns the reason.
+//   - The words are not messages: they consume no receive of the program, not even with an SRQ, and
+//     cannot be mistaken for one.
 //
-// Both sides must know beforehand that the other will call Shutdown: one that waits for it in vain
-// waits until its context ends. Nothing of the connection says what a program will do, so it cannot
-// be found out, and without ShutdownBoth no side waits. What the two devices do by themselves is
-// not enough: a Read that is answered says what has arrived at the peer, not that the peer's
-// program will not send again.
+// Both sides must know beforehand that the other will call Shutdown, because a side that waits in
+// vain waits until its context is done. This cannot be detected, since nothing on the connection
+// says what a program is going to do, and without ShutdownBoth no side waits. Acknowledgements by
+// the devices do not suffice: an answered Read says what has arrived at the peer, not that the
+// peer's program will send nothing more.
 
 const (
-	bothPause    = 100 * time.Microsecond // between the first two looks at the own word, doubled each time
+	bothPause    = 100 * time.Microsecond // between the first two checks of the own word; doubles each time
 	maxBothPause = 20 * time.Millisecond
 )
 
-// agree is the handshake. The caller has the turn to send and has confirmed. It can be called again
-// when ctx has ended it.
+// agree performs the handshake. The caller holds the send turn and has confirmed. It can be called
+// again if ctx interrupted it.
 func (e *Endpoint) agree(ctx context.Context) error {
 	if e.dialled {
 		if err := e.tell(ctx); err != nil {
@@ -85,12 +85,12 @@ func (e *Endpoint) over() bool {
 	}
 }
 
-// until waits until cond is true, or until ctx is done or the connection has ended without that. A
-// word that is written wakes nobody, so it looks again after a while; in the meantime it takes
-// completions as every call does, which drives devices that need it.
+// until waits until cond is true, ctx is done, or the connection has ended. A Write of the peer
+// wakes no goroutine, so until polls cond. In between it polls the CQ as every call does, which
+// drives devices that need it.
 func (e *Endpoint) until(ctx context.Context, cond func() bool) error {
 	for pause := bothPause; ; pause = min(2*pause, maxBothPause) {
-		over := e.over() // before cond: what the peer wrote before the end is in place
+		over := e.over() // before cond: what the peer wrote before the end is then in place
 		if cond() {
 			return nil
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// numbered are messages 0 to n-1 of one byte.
+// numbered returns messages 0 to n-1 of one byte each.
 func numbered(n int) (all []byte) {
 	for i := range n {
 		all = append(all, byte(i))
@@ -39,7 +39,7 @@ func sendAll(ctx context.Context, ep *cm.Endpoint, all []byte) error {
 	return nil
 }
 
-// takeRest takes messages until the end of the connection.
+// takeRest receives messages until the connection ends.
 func takeRest(ctx context.Context, ep *cm.Endpoint) (taken []byte, err error) {
 	for p := make([]byte, 1); ; taken = append(taken, p[0]) {
 		if _, err := ep.Recv(ctx, p); err != nil {
@@ -48,7 +48,7 @@ func takeRest(ctx context.Context, ep *cm.Endpoint) (taken []byte, err error) {
 	}
 }
 
-// insists calls Shutdown with contexts that soon end, until it returns something else.
+// insists calls Shutdown with contexts that expire soon, until it returns anything else.
 func insists(ctx context.Context, ep *cm.Endpoint) error {
 	for limit := 10 * time.Microsecond; ; limit *= 2 {
 		short, cancel := context.WithTimeout(ctx, limit)
@@ -60,8 +60,8 @@ func insists(ctx context.Context, ep *cm.Endpoint) error {
 	}
 }
 
-// TestShutdownBoth: with ShutdownBoth, two sides that send numbers of messages of their own, at any
-// time, both get nil, also if their calls are interrupted, and then everything has arrived.
+// TestShutdownBoth: with ShutdownBoth, two sides that each send any number of messages, at any
+// time, both get nil, even if their calls are interrupted, and then everything has arrived.
 func TestShutdownBoth(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		seed := rand.Uint64()
@@ -101,8 +101,7 @@ func TestShutdownBoth(t *testing.T) {
 	})
 }
 
-// TestShutdownBothWaits: a side that is in Shutdown still takes what the other sends, and waits for
-// it.
+// TestShutdownBothWaits: a side in Shutdown still receives what the other sends, and waits for it.
 func TestShutdownBothWaits(t *testing.T) {
 	for _, first := range []string{"dialled", "accepted"} {
 		t.Run(first, func(t *testing.T) {
@@ -136,8 +135,8 @@ func TestShutdownBothWaits(t *testing.T) {
 	}
 }
 
-// TestShutdownBothQueues: it takes no receive: none of the caller's, none of an SRQ, and none where
-// there are none.
+// TestShutdownBothQueues: ShutdownBoth consumes no receive, neither the caller's nor an SRQ's, and
+// works where there are none.
 func TestShutdownBothQueues(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	vctx, err := dev.SharedContext()
@@ -180,7 +179,7 @@ func TestShutdownBothQueues(t *testing.T) {
 	require.NoError(t, errors.Join(srq.Close(), pd.Close()))
 }
 
-// other returns what an endpoint says, with 8 other bytes from an offset on: its address is at 8,
+// other returns an endpoint's offer with 8 bytes replaced from an offset on: its address is at 8,
 // its key at 16, flags at 20, the number of its receives at 24.
 func other(said []byte, at int, v uint64) []byte {
 	b := append(bytes.Clone(said[:cm.FenceLen]), make([]byte, 8)...)
@@ -188,8 +187,8 @@ func other(said []byte, at int, v uint64) []byte {
 	return b[:cm.FenceLen]
 }
 
-// TestShutdownBothPeers: it is agreed upon, with peers that have set it and with no others, and
-// what the programs say stays theirs.
+// TestShutdownBothPeers: ShutdownBoth is negotiated only with peers that have set it, and does not
+// affect the programs' own private data.
 func TestShutdownBothPeers(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	both := cm.EndpointConfig{ShutdownBoth: true, Param: cm.ConnParam{PrivateData: []byte("ours")}}
@@ -214,7 +213,7 @@ func TestShutdownBothPeers(t *testing.T) {
 	dialled, _ = try(both, cm.EndpointConfig{}) // the other side had no reason to refuse
 	require.ErrorIs(t, dialled, verbs.ErrNotSupported)
 
-	// Private data that only look like it.
+	// Private data that only resemble an offer.
 	said := b.ID().PrivateData()[4:]
 	require.Len(t, said, cm.FenceLen)
 	for _, data := range [][]byte{said[:cm.FenceLen-1], said[1:], append(bytes.Clone(said), 1), other(said, 8, 1<<64-8),
@@ -222,7 +221,7 @@ func TestShutdownBothPeers(t *testing.T) {
 		_, accepted = try(cm.EndpointConfig{NoCredits: true, Param: cm.ConnParam{PrivateData: data}}, both)
 		require.ErrorIs(t, accepted, verbs.ErrNotSupported, "%x", data)
 	}
-	// A region that is not there ends the connection, not the program.
+	// A region that does not exist ends the connection, not the program.
 	wrong := other(said, 16, 0x7777<<32|1)
 	ended := make(chan error, 1)
 	go func() {
@@ -243,7 +242,7 @@ func TestShutdownBothPeers(t *testing.T) {
 	require.NoError(t, ep.Close())
 }
 
-// TestShutdownBothEnds: a peer that ends the connection otherwise, and Close, end the wait.
+// TestShutdownBothEnds: the wait ends if the peer disconnects in another way, or on Close.
 func TestShutdownBothEnds(t *testing.T) {
 	cfg := cm.EndpointConfig{Messages: 4, ShutdownBoth: true}
 	for _, waiter := range []string{"dialled", "accepted"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestEndpointClose: calls in progress end, with the reason, when either side closes at any moment.
+// TestEndpointClose: pending calls return the reason when either side closes at any moment.
 func TestEndpointClose(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		for i := range 20 {
@@ -32,7 +32,7 @@ func TestEndpointClose(t *testing.T) {
 			ended := make(chan error, 16)
 			begun := make(chan struct{}, 16)
 			for range 3 {
-				calls.Go(func() { // Reads that are queued
+				calls.Go(func() { // queued Reads
 					sge, err := a.MR().SGE(0, 1<<16)
 					for n := 0; err == nil; n++ {
 						if n == i {
@@ -56,7 +56,7 @@ func TestEndpointClose(t *testing.T) {
 				require.NoError(t, ctx.Err())
 				if closer == a {
 					require.ErrorIs(t, err, verbs.ErrClosed)
-				} else { // the reason of a stream that breaks can also be a reset
+				} else { // the reason for a broken stream can also be a reset
 					require.NotErrorIs(t, err, verbs.ErrClosed)
 				}
 			}
@@ -68,8 +68,8 @@ func TestEndpointClose(t *testing.T) {
 	require.NoError(t, (*cm.Endpoint)(nil).Close())
 }
 
-// TestEndpointCloseInside: a function of the dispatcher cannot close the endpoint, and is told so.
-// Afterwards it can be closed.
+// TestEndpointCloseInside: Close returns an error in a function of the dispatcher, which cannot
+// close the endpoint. Afterwards it can be closed.
 func TestEndpointCloseInside(t *testing.T) {
 	ctx := within(t)
 	a, _ := endpoints(t, usiwDevice(t), cm.EndpointConfig{}, cm.EndpointConfig{})
@@ -89,7 +89,7 @@ func TestEndpointCloseInside(t *testing.T) {
 }
 
 // TestEndpointEnd: messages that have arrived are received before the end, and a Recv for which no
-// receive is posted ends too.
+// receive is posted returns too.
 func TestEndpointEnd(t *testing.T) {
 	ctx := within(t)
 	dev := usiwDevice(t)
@@ -120,7 +120,7 @@ func TestEndpointEnd(t *testing.T) {
 	require.ErrorIs(t, <-received, io.EOF)
 }
 
-// TestEndpointShortBuffer: a message that does not fit stays.
+// TestEndpointShortBuffer: a message that does not fit is not consumed.
 func TestEndpointShortBuffer(t *testing.T) {
 	ctx := within(t)
 	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{}, cm.EndpointConfig{Messages: 1})
@@ -134,7 +134,7 @@ func TestEndpointShortBuffer(t *testing.T) {
 	require.Equal(t, "four", string(p))
 }
 
-// TestEndpointShutdown: what Shutdown does when it cannot end the connection in order.
+// TestEndpointShutdown: the results of Shutdown when it cannot end the connection cleanly.
 func TestEndpointShutdown(t *testing.T) {
 	ctx := within(t)
 	dev := usiwDevice(t)
@@ -180,8 +180,8 @@ func TestEndpointShutdown(t *testing.T) {
 	})
 }
 
-// TestEndpointShutdownBoth: if both sides shut down, a nil says that everything of that side is at
-// the other, and at least one gets it. Receives that have completed can be taken after the end.
+// TestEndpointShutdownBoth: if both sides shut down, nil means that the other has everything from
+// that side, and at least one side gets nil. Completed receives can be read after the end.
 func TestEndpointShutdownBoth(t *testing.T) {
 	const messages = 40
 	devices(t, func(t *testing.T, dev *verbs.Device) {
@@ -220,8 +220,8 @@ func TestEndpointShutdownBoth(t *testing.T) {
 	})
 }
 
-// TestEndpointShutdownLast: if one side says which message is its last, and the other takes it
-// before it shuts down, everything of both sides has arrived, whatever is on its way meanwhile.
+// TestEndpointShutdownLast: if one side marks its last message, and the other receives it before it
+// shuts down, everything of both sides has arrived, whatever else is in flight.
 func TestEndpointShutdownLast(t *testing.T) {
 	const messages = 40
 	devices(t, func(t *testing.T, dev *verbs.Device) {
@@ -237,7 +237,7 @@ func TestEndpointShutdownLast(t *testing.T) {
 				}
 				return nil
 			}
-			// takeAll takes messages until one that is the last, or until the end.
+			// takeAll receives messages until the last one, or until the end.
 			takeAll := func(ep *cm.Endpoint, last bool) (taken []byte, err error) {
 				var p [1]byte
 				for err == nil && !(last && len(taken) == messages) {
@@ -273,8 +273,8 @@ func TestEndpointShutdownLast(t *testing.T) {
 	})
 }
 
-// TestEndpointStray: a completion of a request that was posted past the dispatcher is told to one
-// call in progress, and Close passes over it.
+// TestEndpointStray: the completion of a request that bypassed the dispatcher is reported to one
+// pending call, and Close ignores it.
 func TestEndpointStray(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		ctx := within(t)
@@ -293,7 +293,7 @@ func TestEndpointStray(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "on", string(p))
 
-		for _, ep := range []*cm.Endpoint{a, b} { // flushed behind those of the endpoint
+		for _, ep := range []*cm.Endpoint{a, b} { // flushed after those of the endpoint
 			_, err = ep.QP().PostRecv(make([]verbs.RecvWR, 3))
 			require.NoError(t, err)
 		}
@@ -302,7 +302,7 @@ func TestEndpointStray(t *testing.T) {
 	})
 }
 
-// TestEndpointOfCaller: what the caller gives is used and stays open.
+// TestEndpointOfCaller: objects of the caller are used and stay open.
 func TestEndpointOfCaller(t *testing.T) {
 	ctx := within(t)
 	dev := usiwDevice(t)
@@ -368,8 +368,8 @@ func TestEndpointOfCaller(t *testing.T) {
 	require.NoError(t, opd.Close())
 }
 
-// TestEndpointRejected: an endpoint that cannot be made rejects its request, and a Prepare can
-// refuse.
+// TestEndpointRejected: the request is rejected if the endpoint cannot be created or Prepare
+// refuses.
 func TestEndpointRejected(t *testing.T) {
 	ctx := within(t)
 	dev := usiwDevice(t)

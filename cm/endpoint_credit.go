@@ -11,76 +11,76 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Credits hold messages back for which the peer has no receive. Two endpoints agree on them while
-// they connect (endpoint_words.go), in each direction for itself:
+// Credits hold back messages for which the peer has no receive. Two endpoints agree on them during
+// connection setup (endpoint_words.go), for each direction separately:
 //
-//	sender    limit   receives of the peer that this side knows of: by its offer, and by the credit word
-//	          used    the messages that have been posted
-//	receiver  posted  receives that have been posted
-//	          told    those of them that are in the offer, or in the last Write of the sender's credit word
+//	sender    limit   receives of the peer that its offer and the credit word advertised
+//	          used    messages posted
+//	receiver  posted  receives posted
+//	          told    receives advertised: in the offer, or by the last Write of the credit word
 //
-// A message waits until used < limit. The receiver writes the sender's word when it owes enough:
-// when the receives that are untold are three quarters of all that are posted or hold a message
-// that Recv has not taken. A Send takes the Write along from the half on, which is cheaper. So 16
-// buffers need a Write of 8 bytes for each 8 to 12 messages, and without messages there are no
-// Writes.
+// A message waits until used < limit. The receiver advertises new receives by writing the sender's
+// credit word. It does so once the receives not yet advertised are three quarters of all that are
+// posted or hold a message that Recv has not returned. From one half, a Send carries the Write
+// along, which is cheaper. So with 16 buffers there is a Write of 8 bytes for every 8 to 12
+// messages, and none without messages.
 //
 // Invariants:
 //
 //   - used <= limit <= told <= posted: each message finds a receive. The counters have 64 bits and
 //     only grow.
-//   - A Write needs no credit, no receive of the peer, and no call of the program but that which
-//     posted the receive. It takes a free place of the send queue; if there is none, the next place
-//     that becomes free is not given to a call before the Write has had it. What is in the queue
-//     completes without the peer's program, because its messages have their receives. So no Write
-//     waits forever.
-//   - While receives are untold, the sender is not stuck: either it has credit, or Recv has
-//     messages to take, which looks again, or a Write is in the queue or waits for its place. If
-//     all messages have been taken and the sender has no credit, what is untold is all.
-//   - One Write is in the queue at a time, so nobody changes what it reads, and the word grows. It
-//     is stored with the lowest byte first: a device that places the bytes one after the other
-//     makes no value that is too large.
-//   - A message that waits holds the turn of the messages and nothing else. Requests that take no
-//     receive of the peer pass it.
+//   - A Write needs no credit, no receive of the peer, and no call of the program other than the
+//     one that posted the receive. It needs a free slot of the send queue; if there is none, it
+//     gets the next slot that becomes free, ahead of any call. The requests in the queue complete
+//     without the peer's program, because their messages have receives. So no Write waits forever.
+//   - The sender is never stuck while receives are not advertised: either it has credit, or Recv
+//     has messages to return and then checks again, or a Write is in the queue or waits for its
+//     slot. If all messages have been returned and the sender has no credit, none of the
+//     receives then posted has been advertised, so a Write is due.
+//   - Only one Write is in the queue at once, so nothing changes the memory it reads, and the word
+//     only grows. The word is stored lowest byte first, so that a device placing the bytes one by
+//     one never produces too large a value.
+//   - A waiting message holds only the message turn. Requests that need no receive of the peer
+//     overtake it.
 //
-// A list of Do is posted in parts if there is no credit for all its messages, because a sender that
-// has some credit is not told of more. The list then keeps the turn to send, so that its requests
-// stay together.
+// A list of Do is posted in parts if the credit does not cover all its messages, because the peer
+// advertises no more while the sender has some credit. The list keeps the send turn, so that its
+// requests stay together.
 //
-// The sender cannot check what the peer says, and need not: a peer that says too much ends its own
-// connection, as one without credits does, and for one that says too little, or goes backwards,
-// Send waits until its context ends, as for one that does not read.
+// The sender cannot check the peer's numbers, and need not. A peer that claims too much ends its
+// own connection, as a peer without credits does. If it claims too little, or its count goes
+// backwards, Send waits until its context is done, as for a peer that does not read.
 //
-// Receives are not counted, and the peer sends as it likes, if the endpoint has posted none when it
-// makes the offer: those of an SRQ belong to many connections, and an endpoint without buffers may
-// have others that it does not know.
+// Receives are not counted, and the peer sends freely, if the endpoint has posted none when it
+// makes the offer: receives in an SRQ belong to many connections, and an endpoint without buffers
+// may have others that it does not know of.
 type credits struct {
-	// Of the messages of this side. used is guarded by the turn of messages; the others are set
-	// before the endpoint is connected.
+	// For messages of this side. used is guarded by the message turn; the others are set before the
+	// endpoint is connected.
 	limit uint64         // receives of the peer's offer, 0 = the peer does not count
-	more  *atomic.Uint64 // the own word: receives that the peer has posted since; nil without an offer
+	more  *atomic.Uint64 // the own word: receives that the peer has posted since its offer; nil if this side made no offer
 	used  uint64
 
-	// Of the messages of the peer. late is atomic, what follows is guarded by Endpoint.mu.
-	late    atomic.Bool // a Write waits for a place in the send queue
-	counts  bool        // the peer wants to be told
+	// For messages of the peer. late is atomic; the fields after it are guarded by Endpoint.mu.
+	late    atomic.Bool // a Write waits for a slot of the send queue
+	counts  bool        // receives are advertised to the peer
 	telling bool        // a Write is in the queue
 	posted  uint64
 	told    uint64
-	before  uint64          // told without the Write in the queue
-	offered uint64          // told of the offer, which the word does not count
+	before  uint64          // told before the Write in the queue
+	offered uint64          // told at the offer, which the word does not count
 	grant   []verbs.SendWR  // the Write
-	granted func(*verbs.WC) // of a Write that goes alone
-	pair    [2]verbs.SendWR // a Write and the Send that takes it along; guarded by the turn to send
+	granted func(*verbs.WC) // completion of a Write posted alone
+	pair    [2]verbs.SendWR // a Write and the Send that carries it along; guarded by the send turn
 }
 
-// How much a Write of the credit word must be worth, in quarters of the receives.
+// The least number of receives worth a Write of the credit word, in quarters of all receives.
 const (
 	aloneQuarters = 3
 	alongQuarters = 2
 )
 
-// takesReceive reports whether a request takes a receive of the peer.
+// takesReceive reports whether a request consumes a receive of the peer.
 func takesReceive(op verbs.WROpcode) bool {
 	switch op {
 	case verbs.WRSend, verbs.WRSendWithImm, verbs.WRSendWithInv, verbs.WRRDMAWriteWithImm, verbs.WRImmData:
@@ -89,7 +89,7 @@ func takesReceive(op verbs.WROpcode) bool {
 	return false
 }
 
-// hasMessage reports whether one of the requests takes a receive of the peer.
+// hasMessage reports whether one of the requests consumes a receive of the peer.
 func hasMessage(wrs []verbs.SendWR) bool {
 	for i := range wrs {
 		if takesReceive(wrs[i].Opcode) {
@@ -109,7 +109,7 @@ func (e *Endpoint) offerCredit() uint32 {
 	return uint32(c.offered)
 }
 
-// takeCredit begins to count. The peer has agreed and has posted so many receives.
+// takeCredit starts the counting, after the peer agreed and said how many receives it has posted.
 func (e *Endpoint) takeCredit(recvs uint32) {
 	c := &e.credit
 	c.limit = uint64(recvs)
@@ -119,8 +119,8 @@ func (e *Endpoint) takeCredit(recvs uint32) {
 	c.counts = c.offered > 0
 }
 
-// left is the number of messages for which the peer has receives. The caller has the turn of
-// messages.
+// left returns the number of messages for which the peer has receives. The caller holds the message
+// turn.
 func (c *credits) left() int64 {
 	if c.limit == 0 {
 		return math.MaxInt64
@@ -130,8 +130,7 @@ func (c *credits) left() int64 {
 	return int64(c.limit + binary.LittleEndian.Uint64(b[:]) - c.used)
 }
 
-// awaitCredit waits until the peer has a receive for a message. The caller has the turn of
-// messages.
+// awaitCredit waits until the peer has a receive for a message. The caller holds the message turn.
 func (e *Endpoint) awaitCredit(ctx context.Context) error {
 	if e.credit.left() > 0 {
 		return nil
@@ -142,8 +141,8 @@ func (e *Endpoint) awaitCredit(ctx context.Context) error {
 	return e.stopped()
 }
 
-// affordable is the number of requests of a list, from the first, for which there is credit, and
-// how much they need.
+// affordable returns how many requests from the start of a list the credit covers, and how many
+// messages they contain.
 func (e *Endpoint) affordable(wrs []verbs.SendWR) (n int, messages uint64) {
 	for ; n < len(wrs); n++ {
 		if takesReceive(wrs[n].Opcode) {
@@ -156,8 +155,8 @@ func (e *Endpoint) affordable(wrs []verbs.SendWR) (n int, messages uint64) {
 	return n, messages
 }
 
-// owes reports whether the peer should be told, if that must be worth so many quarters of the
-// receives. The caller holds e.mu.
+// owes reports whether receives should be advertised, given the least share of all receives that is
+// worth a Write, in quarters. The caller holds e.mu.
 func (e *Endpoint) owes(quarters uint64) bool {
 	c := &e.credit
 	untold := c.posted - c.told
@@ -172,23 +171,23 @@ func (e *Endpoint) owes(quarters uint64) bool {
 	return 4*untold >= quarters*uint64(e.recvs+e.arrivals.Len())
 }
 
-// beginTelling prepares the Write. The caller holds e.mu, has a place of the send queue, and posts
-// it.
+// beginTelling prepares the Write. The caller holds e.mu and a slot of the send queue, and posts
+// the Write.
 func (e *Endpoint) beginTelling() {
 	c := &e.credit
 	c.telling, c.before, c.told = true, c.told, c.posted
 	binary.LittleEndian.PutUint64(e.words.mr.Bytes()[postedWord:], c.told-c.offered)
 }
 
-// cancelTelling notes that the Write was not posted.
+// cancelTelling records that the Write was not posted.
 func (e *Endpoint) cancelTelling() {
 	e.mu.Lock()
 	e.credit.telling, e.credit.told = false, e.credit.before
 	e.mu.Unlock()
 }
 
-// tellAlong reports whether the Write goes with the Send of a call, and takes a place for it. The
-// caller has the turn to send.
+// tellAlong reports whether the Write goes with the Send of a call, and acquires a slot for it. The
+// caller holds the send turn.
 func (e *Endpoint) tellAlong(c *call) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,9 +205,9 @@ func (e *Endpoint) tellAlong(c *call) bool {
 	return true
 }
 
-// tellPeer posts the Write if one is due, and reports that. The caller is a function of the
-// dispatcher which has a place of the send queue for it, or it has none, and the Write gets one
-// that is free.
+// tellPeer posts the Write if one is due, and reports whether it did. If place is true, the caller
+// is a function of the dispatcher and passes on its slot of the send queue; otherwise the Write
+// needs a free slot.
 func (e *Endpoint) tellPeer(place bool) bool {
 	e.mu.Lock()
 	if !e.owes(aloneQuarters) {
@@ -217,7 +216,7 @@ func (e *Endpoint) tellPeer(place bool) bool {
 		return false
 	}
 	if !place {
-		e.credit.late.Store(true) // before it looks for a place: one that becomes free later goes to the Write
+		e.credit.late.Store(true) // before looking for a slot: one that becomes free later goes to the Write
 		select {
 		case <-e.room:
 		default:
@@ -241,9 +240,9 @@ func (e *Endpoint) tellPeer(place bool) bool {
 	return false
 }
 
-// wake has a goroutine that waits look at what it waits for, after a place of the send queue was
-// given back that only a completion would have told it of. The post was refused, so either the QP
-// is in the error state and flushes a receive at once, or other completions come.
+// wake makes a waiting goroutine recheck its condition after a slot of the send queue was released.
+// Otherwise only a completion would wake it. The post was refused, so either the QP is in the error
+// state and flushes a receive at once, or other completions will arrive.
 func (e *Endpoint) wake() {
 	if e.qp.State() != verbs.QPStateErr {
 		return
@@ -254,14 +253,14 @@ func (e *Endpoint) wake() {
 	}
 }
 
-// grantDone is called by the dispatcher when a Write of its own has completed.
+// grantDone is called by the dispatcher when a Write posted alone completes.
 func (e *Endpoint) grantDone(wc *verbs.WC) {
 	e.told(wc.Status)
 	e.finished(1)
 }
 
-// told notes that the Write has completed, and gives its place back, unless the next one is due. If
-// it has failed, the connection has.
+// told records the completion of the Write and releases its slot, unless the next Write is due. If
+// the Write failed, so did the connection.
 func (e *Endpoint) told(status verbs.WCStatus) {
 	e.mu.Lock()
 	e.credit.telling = false
@@ -272,15 +271,15 @@ func (e *Endpoint) told(status verbs.WCStatus) {
 	}
 }
 
-// freePlace gives a place of the send queue back that a completion has freed: to the Write, if that
-// waits for one.
+// freePlace releases a slot of the send queue after a completion: to the Write if it is waiting for
+// one.
 func (e *Endpoint) freePlace() {
 	if !e.credit.late.Load() || !e.tellPeer(true) {
 		e.room <- struct{}{}
 	}
 }
 
-// giveBack gives places back that were not used. The caller has the turn to send.
+// giveBack releases slots that were not used. The caller holds the send turn.
 func (e *Endpoint) giveBack(places int) {
 	for range places {
 		e.room <- struct{}{}

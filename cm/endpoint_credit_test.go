@@ -25,8 +25,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fabrics are devices on which a message without a receive ends the connection, and one on which it
-// is sent again.
+// fabrics are devices that end the connection for a message without a receive, and one that
+// retransmits the message.
 func fabrics(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
 	plain := func(t *testing.T) *verbs.Device {
 		nic, err := usiw.New(usiw.Config{SetupTimeout: 30 * time.Second, Without: ext.Operations})
@@ -58,7 +58,7 @@ func fabrics(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
 // number is the text of a message.
 func number(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// takeNumber takes the next message, which must be that of n.
+// takeNumber receives the next message, which must be number n.
 func takeNumber(ctx context.Context, ep *cm.Endpoint, n int) error {
 	var p [8]byte
 	wc, err := ep.Recv(ctx, p[:])
@@ -71,7 +71,7 @@ func takeNumber(ctx context.Context, ep *cm.Endpoint, n int) error {
 	return nil
 }
 
-// TestCreditSlowReader: a sender that is faster than its peer waits, and all messages arrive, in
+// TestCreditSlowReader: a sender that is faster than its peer waits, and all messages arrive in
 // order.
 func TestCreditSlowReader(t *testing.T) {
 	const messages, slow, receives = 10000, 3, 16
@@ -86,7 +86,7 @@ func TestCreditSlowReader(t *testing.T) {
 				if err := a.Send(ctx, number(n)); err != nil {
 					return fmt.Errorf("Send %d: %w", n, err)
 				}
-				if ahead := sent.Add(1) - taken.Load(); ahead > receives+1 { // a message is taken before it is counted
+				if ahead := sent.Add(1) - taken.Load(); ahead > receives+1 { // a message is received before it is counted
 					return fmt.Errorf("%d messages have no receive", ahead-receives)
 				}
 			}
@@ -110,8 +110,8 @@ func TestCreditSlowReader(t *testing.T) {
 	})
 }
 
-// TestCreditBothWays: with every size of queue, in both directions at once, by Send and in lists of
-// Do that are longer than what the peer has receives for, all messages arrive.
+// TestCreditBothWays: with every queue size, in both directions at once, with Send and with lists
+// of Do that are longer than the peer's receives, all messages arrive.
 func TestCreditBothWays(t *testing.T) {
 	const lists = 60
 	fabrics(t, func(t *testing.T, dev *verbs.Device) {
@@ -161,8 +161,7 @@ func TestCreditBothWays(t *testing.T) {
 					}
 					return nil
 				})
-				// the credit passes requests that are no messages, and these pass messages that
-				// wait
+				// requests other than messages need no credit, and overtake messages that wait
 				all.Go(func() error {
 					from, err := verbs.ParseRemote(ep.PrivateData())
 					if err != nil {
@@ -198,7 +197,7 @@ func TestCreditBothWays(t *testing.T) {
 	})
 }
 
-// full returns two endpoints of which the first has used all receives of the second, which has n.
+// full returns two endpoints. The first has used all n receives of the second.
 func full(ctx context.Context, t *testing.T, n int) (a, b *cm.Endpoint) {
 	a, b = endpoints(t, usiwDevice(t), cm.EndpointConfig{Memory: 8},
 		cm.EndpointConfig{Messages: n, MessageSize: 8, Memory: 8, Access: verbs.AccessRemoteRead, Offer: true})
@@ -208,7 +207,7 @@ func full(ctx context.Context, t *testing.T, n int) (a, b *cm.Endpoint) {
 	return a, b
 }
 
-// waits starts a call that has to wait.
+// waits starts a call that must wait.
 func waits(t *testing.T, call func() error) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -221,12 +220,12 @@ func waits(t *testing.T, call func() error) <-chan error {
 	return ended
 }
 
-// sends is a Send of a number.
+// sends returns a Send of a number.
 func sends(ctx context.Context, ep *cm.Endpoint, n int) func() error {
 	return func() error { return ep.Send(ctx, number(n)) }
 }
 
-// TestCreditWait: what ends a Send that waits, and what it does not hold up.
+// TestCreditWait: what ends a waiting Send, and what a waiting Send does not delay.
 func TestCreditWait(t *testing.T) {
 	t.Run("context", func(t *testing.T) {
 		ctx := within(t)
@@ -242,7 +241,7 @@ func TestCreditWait(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.False(t, errors.As(err, new(*cm.PendingError)), "nothing was posted")
 		first := waits(t, sends(ctx, a, 3))
-		for n := range 4 { // that of 99 is not among them
+		for n := range 4 { // 99 is not among them
 			require.NoError(t, takeNumber(ctx, b, n))
 		}
 		require.NoError(t, <-first)
@@ -312,7 +311,7 @@ func TestCreditWait(t *testing.T) {
 	})
 }
 
-// TestCreditReceives: receives of the caller count, and a Write of credits takes none of them.
+// TestCreditReceives: receives of the caller count, and a credit Write consumes none of them.
 func TestCreditReceives(t *testing.T) {
 	ctx := within(t)
 	post := func(ep *cm.Endpoint, ids ...uint64) error {
@@ -361,8 +360,8 @@ func TestCreditReceives(t *testing.T) {
 	take()
 }
 
-// byHand is a peer that is no endpoint: it dials with the private data of make, which gets words
-// that it can offer, and has two receives.
+// byHand is a peer that is not an endpoint: it dials with the private data of make, which gets
+// words that it can offer, and has two receives.
 type byHand struct {
 	id    *cm.ID
 	cq    *verbs.CQ
@@ -371,7 +370,7 @@ type byHand struct {
 	close func() error
 }
 
-// dialByHand dials an endpoint, which is accepted with cfg.
+// dialByHand dials an endpoint that is accepted with cfg.
 func dialByHand(ctx context.Context, t *testing.T, dev *verbs.Device, cfg cm.EndpointConfig,
 	private func(words verbs.Remote) []byte) (*byHand, *cm.Endpoint) {
 	t.Helper()
@@ -406,7 +405,7 @@ func dialByHand(ctx context.Context, t *testing.T, dev *verbs.Device, cfg cm.End
 	return p, ep
 }
 
-// offers makes the private data of an endpoint that offers words and credits, with so many
+// offers returns the private data of an endpoint that offers words and credits, with so many
 // receives.
 func offers(t *testing.T, dev *verbs.Device, words verbs.Remote, flags, receives uint32) []byte {
 	t.Helper()
@@ -417,7 +416,7 @@ func offers(t *testing.T, dev *verbs.Device, words verbs.Remote, flags, receives
 
 const offersCredits = 2
 
-// put writes the word that tells the endpoint how many receives were posted since.
+// put writes the credit word: how many receives were posted since the offer.
 func (p *byHand) put(ctx context.Context, t *testing.T, v uint64) {
 	t.Helper()
 	said := p.id.PrivateData()
@@ -440,8 +439,8 @@ func (p *byHand) put(ctx context.Context, t *testing.T, v uint64) {
 	}
 }
 
-// TestCreditPeers: a peer that is no endpoint gets nothing of credits, neither bytes nor a limit;
-// nor does one whose receives are not counted.
+// TestCreditPeers: a peer that is not an endpoint sees nothing of credits, neither bytes nor a
+// limit; nor does a peer whose receives are not counted.
 func TestCreditPeers(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	beyond := func(a *cm.Endpoint) { // 2 receives, and more messages
@@ -493,7 +492,7 @@ func TestCreditPeers(t *testing.T) {
 	require.NoError(t, errors.Join(a.Close(), b.Close(), srq.Close(), pd.Close()))
 }
 
-// TestCreditLies: what a peer says of its receives can hold up its own messages, and nothing else.
+// TestCreditLies: what a peer says about its receives can delay messages to it, and nothing else.
 func TestCreditLies(t *testing.T) {
 	ctx, dev := within(t), usiwDevice(t)
 	speak := func(flags, receives uint32) (*byHand, *cm.Endpoint) {
@@ -530,7 +529,7 @@ func TestCreditLies(t *testing.T) {
 	})
 	t.Run("the lowest byte first", func(t *testing.T) {
 		p, ep := speak(offersCredits, 1)
-		p.put(ctx, t, 1<<56) // read the other way it is 1
+		p.put(ctx, t, 1<<56) // 1 in the other byte order
 		for range 2 {
 			require.NoError(t, ep.Send(ctx, nil))
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // PendingError is the error of a call of an [Endpoint] whose context was done before its requests
-// completed. They stay posted, and their memory belongs to the device until they complete. It wraps
-// the error of the context.
+// completed. The requests stay posted, and their memory belongs to the device until they complete.
+// It wraps the error of the context.
 type PendingError struct {
 	e    *Endpoint
 	op   string
@@ -20,34 +20,34 @@ type PendingError struct {
 	err  error
 }
 
-// Error returns the error of the context, and that the requests are posted.
+// Error returns the text of the context's error, and says that the request stays posted.
 func (p *PendingError) Error() string { return fmt.Sprintf("%v (the request stays posted)", p.err) }
 
 // Unwrap returns the error of the context.
 func (p *PendingError) Unwrap() error { return p.err }
 
-// Wait waits for the requests and returns what the call would have returned. When ctx is done
-// before that, it returns another *PendingError. After Close of the endpoint it does not wait. Any
-// number of goroutines may wait.
+// Wait waits for the requests and returns what the call would have returned. If ctx is done first,
+// it returns another *PendingError. After the endpoint is closed it does not wait. Any number of
+// goroutines may call Wait.
 func (p *PendingError) Wait(ctx context.Context) (verbs.WC, error) {
 	return p.e.await(ctx, p.op, p.call)
 }
 
-// call is a list of requests that a goroutine waits for, or, once a PendingError has it, any number
-// of goroutines. Then ready is closed instead of holding a token: the goroutine that takes
-// completions looks at ready only after each batch of them, and would miss a token that another one
-// takes and puts back.
+// call is a list of requests that one goroutine waits for or, once a PendingError holds it, any
+// number of goroutines. In that case ready is closed instead of holding a token: the goroutine that
+// polls the CQ checks ready only after each batch of completions, and would miss a token that
+// another goroutine removes and puts back.
 type call struct {
 	e    *Endpoint
-	f    func(*verbs.WC) // complete
-	left atomic.Int32    // requests that have not completed
-	wc   verbs.WC        // of the last request, or of the first that failed
-	buf  int             // the buffer of Send that it uses, -1 = none
-	// its first completion is that of the Write of the credit word that went along
+	f    func(*verbs.WC) // the method complete
+	left atomic.Int32    // outstanding requests
+	wc   verbs.WC        // of the last request, or of the first failed one
+	buf  int             // the buffer of Send in use, -1 = none
+	// its first completion belongs to the Write of the credit word sent along with it
 	// (endpoint_credit.go)
 	along bool
-	ready chan struct{} // holds a token, or is closed, when left is 0
-	kept  bool          // e.mu: a PendingError has it, and it is not used again
+	ready chan struct{} // holds a token, or is closed, once left is 0
+	kept  bool          // a PendingError holds it, so it is not reused; guarded by e.mu
 }
 
 // newCall returns a call for n requests.
@@ -66,7 +66,7 @@ func (e *Endpoint) newCall(n, buf int) *call {
 	return c
 }
 
-// free gives a call back that has completed, unless a PendingError has it.
+// free returns a completed call to the pool, unless a PendingError holds it.
 func (c *call) free() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *call) complete(wc *verbs.WC) {
 	c.e.finished(1)
 }
 
-// took notes that n requests have completed, or were not posted. It reports whether they were the
+// took records that n requests completed, or were not posted, and reports whether they were the
 // last.
 func (c *call) took(n int32) bool {
 	if c.left.Add(-n) > 0 {
@@ -112,7 +112,8 @@ func (c *call) took(n int32) bool {
 	return true
 }
 
-// keep lets a PendingError have the call. The caller is the only goroutine that has waited for it.
+// keep hands the call to a PendingError. So far the caller is the only goroutine that has waited
+// for it.
 func (c *call) keep() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -121,23 +122,23 @@ func (c *call) keep() {
 	}
 	c.kept = true
 	select {
-	case <-c.ready: // it completed just now
+	case <-c.ready: // it has just completed
 		close(c.ready)
 	default:
 	}
 }
 
-// Do posts send requests and waits until all of them have completed. It returns the completion of
-// the last one, or that of the first that failed, with an error that wraps its status and the
-// reason for the end of the connection. A signalled completion is asked for of each. The requests
-// of one call stay together in the queue; if it cannot hold as many, the error Is verbs.ErrLimit.
-// If one of them is refused when it is posted, those before it are executed, and the error says
-// what is wrong.
+// Do posts send requests, all signaled, and waits until they have completed. It returns the
+// completion of the last request. If one fails, it returns the completion of the first failed one,
+// with an error that wraps its status and the reason for the end of the connection. The requests of
+// one call stay together in the queue; if the queue cannot hold them all, the error Is
+// verbs.ErrLimit. If one is refused when it is posted, those before it are executed, and the error
+// says why it was refused.
 //
-// A message among them waits until the peer has a receive for it, as [Endpoint.Send] does, with
-// everything behind it in the list.
+// A message in the list waits until the peer has a receive for it, as in [Endpoint.Send], and so
+// does everything after it in the list.
 //
-// On iWARP the completion of a Send or Write does not say that it has arrived: see
+// On iWARP the completion of a Send or Write does not mean that it has arrived: see
 // [Endpoint.Shutdown].
 func (e *Endpoint) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error) {
 	const op = "Do"
@@ -155,8 +156,8 @@ func (e *Endpoint) Do(ctx context.Context, wrs ...verbs.SendWR) (verbs.WC, error
 	return e.run(ctx, op, -1, message, wrs)
 }
 
-// takeTurn waits until it is this goroutine's turn to post, and with a message until the peer has
-// room for one. releaseTurn gives the turn back.
+// takeTurn waits for this goroutine's turn to post and, for a message, until the peer has a receive
+// for one. releaseTurn releases the turn.
 func (e *Endpoint) takeTurn(ctx context.Context, message bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -184,7 +185,7 @@ func (e *Endpoint) takeTurn(ctx context.Context, message bool) error {
 	return err
 }
 
-// takeSendTurn waits for the turn to post.
+// takeSendTurn waits for the send turn.
 func (e *Endpoint) takeSendTurn(ctx context.Context) error {
 	select {
 	case e.sendTurn <- struct{}{}:
@@ -201,7 +202,8 @@ func (e *Endpoint) releaseTurn(message bool) {
 	}
 }
 
-// stopped is the reason why nothing is posted any more, if the program has ended that.
+// stopped returns the reason why the endpoint posts nothing, if the program closed it or shut it
+// down.
 func (e *Endpoint) stopped() error {
 	switch {
 	case e.node.Closed():
@@ -212,8 +214,8 @@ func (e *Endpoint) stopped() error {
 	return nil
 }
 
-// run posts requests and waits for them. The caller has the turn, which run gives back, and gives
-// it a buffer, or -1.
+// run posts requests and waits for them. The caller holds the turn, which run releases, and passes
+// a buffer, or -1.
 func (e *Endpoint) run(ctx context.Context, op string, buf int, message bool, wrs []verbs.SendWR) (verbs.WC, error) {
 	c, n, err := e.post(ctx, buf, wrs)
 	e.releaseTurn(message)
@@ -221,14 +223,14 @@ func (e *Endpoint) run(ctx context.Context, op string, buf int, message bool, wr
 		return verbs.WC{}, e.opError(op, err)
 	}
 	wc, failed := e.await(ctx, op, c)
-	if err != nil { // those behind the first n were refused
+	if err != nil { // those after the first n were refused
 		return wc, e.opError(op, and(err, failed))
 	}
 	return wc, failed
 }
 
-// post waits for room and posts. Room for what is not posted is given back before another goroutine
-// can wait for it, because only completions wake a goroutine that waits.
+// post waits for room and posts. It releases the slots of what it did not post before another
+// goroutine can wait for them, because only completions wake a waiting goroutine.
 func (e *Endpoint) post(ctx context.Context, buf int, wrs []verbs.SendWR) (c *call, n int, err error) {
 	c = e.newCall(len(wrs), buf)
 	if len(wrs) > cap(e.room) {
@@ -246,8 +248,8 @@ func (e *Endpoint) post(ctx context.Context, buf int, wrs []verbs.SendWR) (c *ca
 	return c, n, err
 }
 
-// postPart posts those requests, from the first, for which the peer has room: all, or those before
-// the next message. For the first there is room, or postPart waits for it.
+// postPart posts the requests, from the first, that the peer has room for: all of them, or those
+// before the next message. If there is no room for the first, postPart waits for it.
 func (e *Endpoint) postPart(ctx context.Context, c *call, wrs []verbs.SendWR) (n int, err error) {
 	n, messages := e.affordable(wrs)
 	if n == 0 {

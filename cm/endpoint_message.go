@@ -11,11 +11,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// buffers are the buffers of one size in one region that an endpoint uses for messages.
+// buffers is a pool of message buffers of one size in one region.
 type buffers struct {
 	mr   *verbs.MR
 	size int
-	sges []verbs.SGE   // of each buffer, whole
+	sges []verbs.SGE   // each covers a whole buffer
 	ok   chan struct{} // holds a token for each entry of free
 
 	mu   sync.Mutex // guards free
@@ -31,16 +31,16 @@ func (b *buffers) init(mr *verbs.MR, n, size int) {
 	}
 }
 
-// bytes is the memory of a buffer.
+// bytes returns the memory of a buffer.
 func (b *buffers) bytes(i int) []byte { return b.mr.Bytes()[i*b.size : (i+1)*b.size] }
 
-// sgl is the list for n bytes of a buffer. It belongs to the buffer.
+// sgl returns the scatter/gather list for n bytes of a buffer, which owns the list.
 func (b *buffers) sgl(i, n int) []verbs.SGE {
 	b.sges[i].Length = uint32(n)
 	return b.sges[i : i+1]
 }
 
-// take takes a buffer. The caller has received a token.
+// take removes a buffer from the pool. The caller has received a token from ok.
 func (b *buffers) take() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *buffers) take() int {
 	return i
 }
 
-// put gives a buffer back that no request uses.
+// put returns a buffer that no request uses to the pool.
 func (b *buffers) put(i int) {
 	b.mu.Lock()
 	b.free = append(b.free, i)
@@ -58,13 +58,13 @@ func (b *buffers) put(i int) {
 	b.ok <- struct{}{}
 }
 
-// arrival is a receive that has completed.
+// arrival is a completed receive.
 type arrival struct {
 	wc  verbs.WC
-	own bool // its memory is a buffer of the endpoint, whose index is the ID
+	own bool // its memory is the buffer of the endpoint with index wc.ID
 }
 
-// makeBuffers makes the buffers for messages, and posts those for receives.
+// makeBuffers allocates the message buffers and posts the receives.
 func (e *Endpoint) makeBuffers(cfg *EndpointConfig) error {
 	n, size := cfg.Messages, cfg.MessageSize
 	if n == 0 {
@@ -93,7 +93,7 @@ func (e *Endpoint) makeBuffers(cfg *EndpointConfig) error {
 	return nil
 }
 
-// postBuffer posts a receive with a buffer of the endpoint.
+// postBuffer posts a receive into a buffer of the endpoint.
 func (e *Endpoint) postBuffer(i int) error {
 	return e.postRecv([]verbs.RecvWR{{ID: uint64(i), SGL: e.recvBufs.sgl(i, e.recvBufs.size)}}, e.inbox)
 }
@@ -123,7 +123,8 @@ func (e *Endpoint) postRecv(wrs []verbs.RecvWR, f func(*verbs.WC)) error {
 	return err
 }
 
-// received returns the function for receives with memory of the endpoint, or of the caller.
+// received returns the completion function for receives into memory of the endpoint, or of the
+// caller.
 func (e *Endpoint) received(own bool) func(*verbs.WC) {
 	return func(wc *verbs.WC) {
 		e.mu.Lock()
@@ -135,10 +136,10 @@ func (e *Endpoint) received(own bool) func(*verbs.WC) {
 	}
 }
 
-// PostRecv posts receives with memory of the caller's. Recv returns their completions with their
-// IDs, and copies nothing; the memory then belongs to the caller again, and is posted by another
-// PostRecv. The error Is verbs.ErrQueueFull if receives and messages that wait for Recv are as many
-// as the receive queue has places.
+// PostRecv posts receives into memory of the caller. Recv returns their completions, with their
+// IDs, and copies nothing. The memory then belongs to the caller again, who can post it with
+// another PostRecv. If the posted receives and the messages that wait for Recv would exceed the
+// depth of the receive queue, the error Is verbs.ErrQueueFull.
 func (e *Endpoint) PostRecv(wrs ...verbs.RecvWR) error {
 	const op = "PostRecv"
 	if !e.node.Enter() {
@@ -148,15 +149,15 @@ func (e *Endpoint) PostRecv(wrs ...verbs.RecvWR) error {
 	return e.opError(op, e.postRecv(wrs, e.outbox))
 }
 
-// Send sends p as one message and waits until the request has completed: p is copied to a buffer of
-// the endpoint, for which Send waits too. If p is longer than MessageSize, the error Is
-// verbs.ErrLimit. The peer needs a receive that has room for it.
+// Send sends p as one message and waits until the request has completed. It copies p to a buffer of
+// the endpoint, and waits for a free one if necessary. If p is longer than MessageSize, the error
+// Is verbs.ErrLimit. The peer needs a receive with room for the message.
 //
-// If the peer is an Endpoint, Send first waits until it has a receive that no other message takes,
-// and nil says that there was one: the message arrives, unless it is too long for the receive, or
-// the connection ends before (on iWARP; [Endpoint.Shutdown] confirms it). With a peer that is
-// another program, or one of the others that Endpoint names under Credits, nil says only that this
-// side's device has sent the message, on iWARP, and that the peer's has taken it, on InfiniBand.
+// If the peer is an Endpoint, Send first waits until the peer has a receive for this message. A nil
+// error means that there was one: the message arrives, unless it is too long for the receive, or
+// unless, on iWARP, the connection ends first ([Endpoint.Shutdown] confirms delivery). If messages
+// do not wait for the peer (see Credits at Endpoint), nil means only that this side's device has
+// sent the message, on iWARP, or that the peer's device has accepted it, on InfiniBand.
 func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 	const op = "Send"
 	if !e.node.Enter() {
@@ -184,13 +185,13 @@ func (e *Endpoint) Send(ctx context.Context, p []byte) error {
 	return err
 }
 
-// Recv takes the next message, or waits for it, and copies its data to p. The completion has the
-// length (ByteLen) and the immediate. For a Write with immediate (opcode verbs.WCRecvRDMAWithImm)
-// and for Immediate Data there is nothing to copy. If p is too short, the error Is
-// io.ErrShortBuffer, and the message stays the next one.
+// Recv waits for the next message if necessary and copies its data to p. The completion has the
+// length (ByteLen) and the immediate value. A Write with immediate (opcode verbs.WCRecvRDMAWithImm)
+// and Immediate Data have no data to copy. If p is too short, the error Is io.ErrShortBuffer, and
+// the next Recv returns the same message.
 //
-// When the connection has ended and all messages have been taken, the error has the reason; it Is
-// io.EOF if the peer disconnected.
+// Once the connection has ended and all messages have been returned, the error has the reason; it
+// Is io.EOF if the peer disconnected.
 func (e *Endpoint) Recv(ctx context.Context, p []byte) (verbs.WC, error) {
 	const op = "Recv"
 	if !e.node.Enter() {
@@ -216,8 +217,8 @@ func (e *Endpoint) Recv(ctx context.Context, p []byte) (verbs.WC, error) {
 	return wc, e.opError(op, err)
 }
 
-// takeMessage takes the oldest arrival. The caller has the turn to receive and a token of
-// e.arrived.
+// takeMessage removes the oldest arrival and returns its message. The caller holds the receive turn
+// and a token of e.arrived.
 func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 	e.mu.Lock()
 	a := *e.arrivals.At(0)
@@ -227,7 +228,7 @@ func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 		e.mu.Unlock()
 		e.arrived <- struct{}{}
 		return verbs.WC{}, verbs.ErrClosed
-	case a.wc.Status != verbs.WCSuccess: // it stays for further calls
+	case a.wc.Status != verbs.WCSuccess: // further calls return it too
 		e.mu.Unlock()
 		e.arrived <- struct{}{}
 		if a.own {
@@ -243,7 +244,7 @@ func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 	e.arrivals.Pop()
 	e.mu.Unlock()
 	if !a.own {
-		e.tellPeer(false) // of what PostRecv has posted
+		e.tellPeer(false) // advertises what PostRecv posted
 		return a.wc, nil
 	}
 	i := int(a.wc.ID)
@@ -254,7 +255,7 @@ func (e *Endpoint) takeMessage(p []byte) (verbs.WC, error) {
 	err := e.postBuffer(i)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.ended || e.node.Closed() { // no further message would come
+	if e.ended || e.node.Closed() { // no further message would arrive
 		err = nil
 	}
 	return a.wc, err

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The tests of this file are small programs of the kinds that endpoints are for.
+// The tests in this file are small programs of the kinds that endpoints are made for.
 
 // TestEndpointCache: 100 clients read from the memory of a server, whose program does nothing.
 func TestEndpointCache(t *testing.T) {
@@ -83,21 +83,21 @@ func TestEndpointCache(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
-// rpcServer answers the requests of many clients: its receives are in one SRQ, and all completions
+// rpcServer answers the requests of many clients. Its receives are in one SRQ, and all completions
 // in one CQ.
 type rpcServer struct {
 	d   *verbs.Dispatcher
 	srq *verbs.SRQ
 	mr  *verbs.MR
-	qps map[uint32]*verbs.QP // by number; only functions of the dispatcher use it while it runs
+	qps map[uint32]*verbs.QP // by number; while the dispatcher runs, only its functions use it
 
-	buffers int   // one for each client, which waits for its answer before it asks again
-	err     error // what went wrong, for when the dispatcher does not run any more
+	buffers int   // one per client, which waits for its answer before the next request
+	err     error // what went wrong; to be read once the dispatcher has stopped
 }
 
 const rpcSize = 16
 
-// receive posts the receive of a buffer.
+// receive posts a receive into a buffer.
 func (s *rpcServer) receive(buf uint64) error {
 	sge, err := s.mr.SGE(int(buf)*rpcSize, rpcSize)
 	if err == nil {
@@ -106,9 +106,9 @@ func (s *rpcServer) receive(buf uint64) error {
 	return err
 }
 
-// serve answers a request, after its buffer receives again: nothing orders the completion of an
-// answer and the client's next request, so a buffer that came back with that completion could come
-// too late. The answer is inline: it needs no memory until it completes.
+// serve answers a request after it has posted the request's buffer again: nothing orders the
+// completion of an answer and the client's next request, so posting the buffer on that completion
+// could be too late. The answer is inline: it needs no memory until it completes.
 func (s *rpcServer) serve(wc *verbs.WC) {
 	if wc.Err() != nil {
 		return

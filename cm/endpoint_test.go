@@ -22,7 +22,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// within returns a context for what must not take long.
+// within returns a context for operations that must not take long.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -49,7 +49,7 @@ func listener(t testing.TB, dev *verbs.Device) *cm.Listener {
 	return ln
 }
 
-// endpoints returns the two ends of a connection of a device to itself.
+// endpoints returns the two ends of a connection from a device to itself.
 func endpoints(t testing.TB, dev *verbs.Device, active, passive cm.EndpointConfig) (a, b *cm.Endpoint) {
 	t.Helper()
 	ctx, ln := within(t), listener(t, dev)
@@ -67,7 +67,7 @@ func endpoints(t testing.TB, dev *verbs.Device, active, passive cm.EndpointConfi
 	return a, b
 }
 
-// devices are the user-space NIC, and one that wraps it.
+// devices are the user-space NIC and one that wraps it.
 func devices(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
 	t.Run("usiw", func(t *testing.T) { run(t, usiwDevice(t)) })
 	t.Run("forward", func(t *testing.T) {
@@ -77,7 +77,7 @@ func devices(t *testing.T, run func(t *testing.T, dev *verbs.Device)) {
 	})
 }
 
-// offer has the peer told about the memory of an endpoint.
+// offer makes an endpoint advertise its memory to the peer.
 func offer(ep *cm.Endpoint, p *cm.ConnParam) error {
 	p.PrivateData = ep.MR().Remote().Append(nil)
 	return nil
@@ -157,7 +157,7 @@ func TestEndpointDo(t *testing.T) {
 	})
 }
 
-// TestEndpointRefused: what cannot be is refused, and does nothing.
+// TestEndpointRefused: invalid calls are refused, and do nothing.
 func TestEndpointRefused(t *testing.T) {
 	ctx := within(t)
 	a, b := endpoints(t, usiwDevice(t), cm.EndpointConfig{MessageSize: 10, Cap: verbs.QPCap{MaxSendWR: 4}},
@@ -179,7 +179,7 @@ func TestEndpointRefused(t *testing.T) {
 	wc, err := b.Recv(ctx, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, wc.ID)
-	for range 10 { // no place of the queue is lost
+	for range 10 { // no slot of the queue is lost
 		_, err = a.Do(ctx, verbs.SendWR{Opcode: 99})
 		require.ErrorIs(t, err, verbs.ErrInvalid)
 	}
@@ -189,13 +189,13 @@ func TestEndpointRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestEndpointConcurrent: any number of goroutines call one endpoint, and one of them takes
-// completions for all.
+// TestEndpointConcurrent: any number of goroutines call one endpoint, and one of them polls the CQ
+// for all.
 func TestEndpointConcurrent(t *testing.T) {
 	devices(t, func(t *testing.T, dev *verbs.Device) {
 		ctx := within(t)
 		const workers, rounds = 8, 50
-		// The queues are much shorter than what wants to be in them.
+		// The queues are much shorter than the number of requests.
 		cfg := cm.EndpointConfig{Messages: 16, MessageSize: 16, Memory: 8 * workers, Access: verbs.AccessRemoteAtomic,
 			Cap: verbs.QPCap{MaxSendWR: 3}, Prepare: offer}
 		a, b := endpoints(t, dev, cfg, cfg)
@@ -244,8 +244,8 @@ func TestEndpointConcurrent(t *testing.T) {
 	})
 }
 
-// TestEndpointPending: a request whose context was done stays posted, and the error tells when it
-// has completed.
+// TestEndpointPending: a request whose context was done stays posted, and the error's Wait returns
+// when it has completed.
 func TestEndpointPending(t *testing.T) {
 	ctx := within(t)
 	const size = 8 << 20
@@ -302,7 +302,7 @@ func TestEndpointPending(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "contents", string(a.MR().Bytes()[size-8:]))
 	sge.Length = 8
-	for range 10 { // no place is lost
+	for range 10 { // no slot is lost
 		_, err = a.Do(ctx, verbs.Read(from, sge), verbs.Read(from, sge))
 		require.NoError(t, err)
 	}

@@ -12,30 +12,31 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Two endpoints that find each other share words of memory: each has a region whose first three
-// words its peer reads or writes.
+// Two connected endpoints share words of memory. Each has a region whose first three words its peer
+// reads or writes:
 //
 //	fence   the peer reads it in Shutdown, to confirm that everything before the Read has arrived
 //	told    the peer writes it in Shutdown, with ShutdownBoth (endpoint_both.go)
-//	credit  the peer writes it: how many receives it has posted since the offer (endpoint_credit.go)
+//	credit  the peer writes it: receives that it posted since its offer (endpoint_credit.go)
 //
-// The region has three more words, which are the other end of these requests. The key opens them
-// too, but a peer that changes them changes only what it is told itself.
+// The region has three more words, the local buffers of these requests. The key gives the peer
+// access to them too, but a peer that changes them affects only what it reads or receives itself.
 //
-// An endpoint offers its words by FenceLen bytes at the end of its private data:
+// An endpoint offers its words in FenceLen bytes at the end of its private data:
 //
 //	8 bytes  offerMark
 //	8        address of the region
 //	4        its key
 //	4        flags
-//	4        receives of this endpoint that are posted, for flagCredits; 0 = this endpoint does not count them
+//	4        receives posted by this endpoint, for flagCredits; 0 = it does not count them
 //
-// A dialled endpoint offers credits, and an accepted one if it was offered them; with ShutdownBoth
-// both sides do in any case, and on kernel siw too, for the fence: any device answers a Read of 0
-// bytes, for which no key is needed, but kernel siw does so wrongly while it sends.
+// A dialed endpoint offers credits, and an accepted one does if it was offered them. With
+// ShutdownBoth both sides always make an offer. On kernel siw they also do, for the fence: any
+// device answers a Read of 0 bytes, which needs no key, but kernel siw answers it wrongly while it
+// sends.
 type words struct {
-	mr   *verbs.MR      // wordsLen bytes; nil if neither side has an offer
-	peer verbs.Remote   // the three words of the peer, with a Length of 0 without an offer of the peer
+	mr   *verbs.MR      // wordsLen bytes; nil if neither side makes an offer
+	peer verbs.Remote   // the three words of the peer; Length is 0 if the peer made no offer
 	told *atomic.Uint64 // the own word; nil without ShutdownBoth
 }
 
@@ -44,10 +45,10 @@ const (
 	fenceWord  = 0
 	toldWord   = 8
 	creditWord = 16
-	peersLen   = 24 // what the peer uses ends here
-	sinkWord   = 24 // what the fence reads
-	oneWord    = 32 // what is written to the peer's told: it need only differ from 0
-	postedWord = 40 // what is written to the peer's credit
+	peersLen   = 24 // end of what the peer uses
+	sinkWord   = 24 // the fence reads into it
+	oneWord    = 32 // written to the peer's told: any value but 0
+	postedWord = 40 // written to the peer's credit
 	wordsLen   = 48
 )
 
@@ -57,18 +58,18 @@ const (
 	flagCredits = 2 // the sender of a message waits until it has credit for it
 )
 
-// offerMark is what no private data have there by chance.
+// offerMark identifies an offer: other private data do not contain it by chance.
 var offerMark = [8]byte{0xf3, 0x9e, 0x1d, 0x5a, 0xc4, 0x07, 0x6b, 0x82}
 
-// FenceLen is the number of bytes that an Endpoint appends to its private data, by which two
-// Endpoints agree on credits ([Endpoint.Send]) and on how they end ([Endpoint.Shutdown]). A dialled
-// Endpoint appends them always, unless EndpointConfig.NoCredits is set; an accepted one if its peer
-// has; both if ShutdownBoth is set, or on a device of kernel siw. They count towards the maximum of
-// ConnParam.PrivateData. [Endpoint.PrivateData] leaves them out, [Request.PrivateData] and
-// [ID.PrivateData] do not.
+// FenceLen is the number of bytes that an Endpoint appends to its private data. With them two
+// Endpoints agree on credits ([Endpoint.Send]) and on how to disconnect ([Endpoint.Shutdown]). A
+// dialed Endpoint always appends them, unless EndpointConfig.NoCredits is set; an accepted one does
+// if its peer did. Both do if ShutdownBoth is set, or on kernel siw. The bytes count toward the
+// maximum of ConnParam.PrivateData. [Endpoint.PrivateData] omits them; [Request.PrivateData] and
+// [ID.PrivateData] include them.
 const FenceLen = len(offerMark) + 8 + 4 + 4 + 4
 
-// offer is what an endpoint says at the end of its private data.
+// offer is what an endpoint advertises at the end of its private data.
 type offer struct {
 	addr  uint64
 	rkey  uint32
@@ -84,8 +85,8 @@ func (o *offer) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, o.recvs)
 }
 
-// findOffer returns the offer at the end of the private data of a peer, and where it begins.
-// InfiniBand pads private data with zeros.
+// findOffer returns the offer at the end of the peer's private data, and the offset at which it
+// begins. InfiniBand pads private data with zeros.
 func findOffer(private []byte) (at int, o offer, ok bool) {
 	at = bytes.LastIndex(private, offerMark[:])
 	if at < 0 || len(private)-at < FenceLen || len(bytes.Trim(private[at+FenceLen:], "\x00")) > 0 {
@@ -97,13 +98,13 @@ func findOffer(private []byte) (at int, o offer, ok bool) {
 	return at, o, o.addr+peersLen > o.addr && o.flags&^(flagBoth|flagCredits) == 0
 }
 
-// offersCredits reports whether the private data are those of an endpoint that offers credits.
+// offersCredits reports whether the private data contain an offer of credits.
 func offersCredits(private []byte) bool {
 	_, o, ok := findOffer(private)
 	return ok && o.flags&flagCredits != 0
 }
 
-// offersBoth returns an error if the private data are not those of an endpoint with ShutdownBoth.
+// offersBoth returns an error unless the private data contain an offer with ShutdownBoth.
 func offersBoth(private []byte) error {
 	if _, o, ok := findOffer(private); !ok || o.flags&flagBoth == 0 {
 		return fmt.Errorf("%w: the peer is no Endpoint with ShutdownBoth", verbs.ErrNotSupported)
@@ -111,7 +112,7 @@ func offersBoth(private []byte) error {
 	return nil
 }
 
-// makeWords makes the region. remote has the rights of the peer.
+// makeWords allocates the region. remote is the peer's access rights.
 func (e *Endpoint) makeWords(remote verbs.AccessFlags) (err error) {
 	if e.words.mr, err = e.pd.AllocMR(wordsLen, verbs.AccessLocalWrite|remote); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (e *Endpoint) makeWords(remote verbs.AccessFlags) (err error) {
 	return nil
 }
 
-// offerWords makes the region for the peer, if something needs it, and appends the offer to the
+// offerWords allocates the region for the peer, if something needs it, and appends the offer to the
 // private data.
 func (e *Endpoint) offerWords(param *ConnParam, both, credits bool) (err error) {
 	var o offer
@@ -156,8 +157,7 @@ func (e *Endpoint) offerWords(param *ConnParam, both, credits bool) (err error) 
 	return nil
 }
 
-// ownPart adds to an error about the length of the private data what part of them is the
-// endpoint's.
+// ownPart adds to an error about the length of the private data how much of them is the endpoint's.
 func (e *Endpoint) ownPart(err error) error {
 	var limit *verbs.LimitError
 	if e.words.mr == nil || !errors.As(err, &limit) || limit.Name != "private data" {
@@ -166,8 +166,8 @@ func (e *Endpoint) ownPart(err error) error {
 	return fmt.Errorf("%w (%d bytes are the endpoint's; EndpointConfig.NoCredits)", err, FenceLen)
 }
 
-// takeWords looks for the offer of the peer at the end of its private data. It is called once, when
-// the connection is established.
+// takeWords looks for the peer's offer at the end of its private data. It is called once, when the
+// connection is established.
 func (e *Endpoint) takeWords() error {
 	e.private = e.id.PrivateData()
 	if e.words.told != nil {
@@ -192,12 +192,12 @@ func (e *Endpoint) takeWords() error {
 	return nil
 }
 
-// own is a word of this side.
+// own returns a word of this side.
 func (w *words) own(off uint64) verbs.SGE {
 	return verbs.SGE{Addr: w.mr.Addr() + off, Length: 8, LKey: w.mr.LKey()}
 }
 
-// of is a word of the peer.
+// of returns a word of the peer.
 func (w *words) of(off uint64) verbs.Remote {
 	return verbs.Remote{Addr: w.peer.Addr + off, Length: 8, RKey: w.peer.RKey}
 }
@@ -213,5 +213,5 @@ func (w *words) fence() verbs.SendWR {
 // tell returns the Write of Shutdown.
 func (w *words) tell() verbs.SendWR { return verbs.Write(w.of(toldWord), w.own(oneWord)) }
 
-// grant returns the Write of endpoint_credit.go.
+// grant returns the Write of the credit word (endpoint_credit.go).
 func (w *words) grant() verbs.SendWR { return verbs.Write(w.of(creditWord), w.own(postedWord)) }

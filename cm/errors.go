@@ -15,7 +15,7 @@ import (
 var (
 	// ErrRejected: the peer refused the connection; see [RejectedError] for its private data.
 	ErrRejected = errors.New("connection rejected by the peer")
-	// ErrProtocol: the peer violated the protocol of connection set-up.
+	// ErrProtocol: the peer violated the protocol during connection setup.
 	ErrProtocol = errors.New("protocol error during connection set-up")
 	// ErrSetupTimeout: the peer did not answer in time.
 	ErrSetupTimeout = errors.New("connection set-up timed out")
@@ -24,20 +24,21 @@ var (
 // RejectedError says that the peer refused the connection. It Is [ErrRejected].
 type RejectedError struct {
 	PrivateData []byte // sent by the peer's program with the refusal
-	// why the peer's listener refused, such as "backlog full"; empty if its program did, or says
-	// nothing
+	// why the peer's listener refused, such as "backlog full"; empty if its program refused, or if
+	// no reason was sent
 	Reason   string
-	IRD, ORD int // the depths that the peer asks for, -1 if it sent none
+	IRD, ORD int // the depths that the peer requests, -1 if it sent none
 }
 
-// Rejected makes the error of a refusal of the private data that came with it.
+// Rejected returns the error for a refusal with this private data.
 func Rejected(private []byte, ird, ord int) *RejectedError {
 	e := &RejectedError{IRD: ird, ORD: ord}
 	e.Reason, e.PrivateData = refusal.Split(private)
 	return e
 }
 
-// Error returns the text of ErrRejected and the reason, or the length of the private data.
+// Error returns the text of ErrRejected with the reason or, without one, the length of the private
+// data.
 func (e *RejectedError) Error() string {
 	if e.Reason != "" {
 		return fmt.Sprintf("%v: %s", ErrRejected, e.Reason)
@@ -48,7 +49,7 @@ func (e *RejectedError) Error() string {
 // Is reports whether target is ErrRejected.
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
-// OpError is the error of a call: the call, its address, and the cause. It is a net.Error.
+// OpError is the error of a call: its name, its address and the cause. It implements net.Error.
 type OpError struct {
 	Op   string // the call, for example "Connect"
 	Addr string // as passed to the call, or as resolved
@@ -66,7 +67,7 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Timeout reports whether the cause is a time limit.
+// Timeout reports whether the cause is a timeout.
 func (e *OpError) Timeout() bool {
 	if errors.Is(e.Err, ErrSetupTimeout) {
 		return true
@@ -88,8 +89,8 @@ func (e *OpError) Temporary() bool {
 
 var _ net.Error = (*OpError)(nil)
 
-// opError wraps err, or returns nil for nil. What a call for a device below has put around the
-// cause is taken off.
+// opError wraps err in an OpError, or returns nil for nil. It replaces any OpError of a call on an
+// inner device.
 func opError(op, addr string, err error) error {
 	if err == nil {
 		return nil
@@ -103,7 +104,7 @@ func opError(op, addr string, err error) error {
 	}
 }
 
-// and adds what else went wrong, if anything did.
+// and joins a second error to err, if there is one.
 func and(err, also error) error {
 	if also == nil {
 		return err

@@ -7,28 +7,28 @@ import (
 	"syscall"
 )
 
-// Event names what happened to an attempt to connect or to a connection, with the numbers of enum
+// Event identifies what happened to a connection or connection attempt, with the values of enum
 // rdma_cm_event_type.
 type Event uint8
 
 const (
 	EventAddrResolved    Event = iota // RDMA_CM_EVENT_ADDR_RESOLVED
-	EventAddrError                    // RDMA_CM_EVENT_ADDR_ERROR: the address cannot be resolved
+	EventAddrError                    // RDMA_CM_EVENT_ADDR_ERROR: the address could not be resolved
 	EventRouteResolved                // RDMA_CM_EVENT_ROUTE_RESOLVED
-	EventRouteError                   // RDMA_CM_EVENT_ROUTE_ERROR: there is no way to the address
+	EventRouteError                   // RDMA_CM_EVENT_ROUTE_ERROR: there is no route to the address
 	EventConnectRequest               // RDMA_CM_EVENT_CONNECT_REQUEST
 	EventConnectResponse              // RDMA_CM_EVENT_CONNECT_RESPONSE
-	EventConnectError                 // RDMA_CM_EVENT_CONNECT_ERROR: the set-up failed
+	EventConnectError                 // RDMA_CM_EVENT_CONNECT_ERROR: connection setup failed
 	// RDMA_CM_EVENT_UNREACHABLE: the peer did not answer, or has no such datagram service
 	EventUnreachable
-	EventRejected       // RDMA_CM_EVENT_REJECTED: the peer said no
+	EventRejected       // RDMA_CM_EVENT_REJECTED: the peer refused
 	EventEstablished    // RDMA_CM_EVENT_ESTABLISHED
 	EventDisconnected   // RDMA_CM_EVENT_DISCONNECTED
-	EventDeviceRemoval  // RDMA_CM_EVENT_DEVICE_REMOVAL: the device is going away
+	EventDeviceRemoval  // RDMA_CM_EVENT_DEVICE_REMOVAL: the device is being removed
 	EventMulticastJoin  // RDMA_CM_EVENT_MULTICAST_JOIN
-	EventMulticastError // RDMA_CM_EVENT_MULTICAST_ERROR: the group was not joined, or has been left
-	EventAddrChange     // RDMA_CM_EVENT_ADDR_CHANGE: the network interface of the address has changed
-	EventTimewaitExit   // RDMA_CM_EVENT_TIMEWAIT_EXIT: nothing of the connection is under way any more
+	EventMulticastError // RDMA_CM_EVENT_MULTICAST_ERROR: joining the group failed, or membership was lost
+	EventAddrChange     // RDMA_CM_EVENT_ADDR_CHANGE: the network interface of the address changed
+	EventTimewaitExit   // RDMA_CM_EVENT_TIMEWAIT_EXIT: no packet of the connection can still arrive
 )
 
 var eventTexts = [...]string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST",
@@ -43,17 +43,17 @@ func (e Event) String() string {
 	return fmt.Sprintf("Event(%d)", uint8(e))
 }
 
-// known reports whether the kind of event has a name here.
+// known reports whether the event has a name here.
 func (e Event) known() bool { return int(e) < len(eventTexts) }
 
-// EventError is an event of the kernel's connection manager that ended an attempt to connect, or a
-// connection.
+// EventError is an event of the kernel's connection manager that ended a connection or connection
+// attempt.
 type EventError struct {
 	Event Event
-	// Status is the event's own: a negative errno, the reason of a rejection (InfiniBand
-	// Architecture volume 1, 12.6.7.2), or the status of a datagram service's answer (12.11.2.2).
+	// Status is the event's status: a negative errno, the reason for a rejection (InfiniBand
+	// Architecture volume 1, 12.6.7.2), or the status in a datagram service's answer (12.11.2.2).
 	Status int
-	// Err is what Status means as an error of the system, nil if nothing.
+	// Err is the system error that Status means, or nil.
 	Err error
 }
 
@@ -73,7 +73,7 @@ func (e *EventError) Error() string {
 	return s
 }
 
-// Unwrap returns the meaning of the status.
+// Unwrap returns Err.
 func (e *EventError) Unwrap() error { return e.Err }
 
 func codeText(code int, texts map[int]string) string {
@@ -83,7 +83,7 @@ func codeText(code int, texts map[int]string) string {
 	return fmt.Sprintf("code %d", code)
 }
 
-// The codes that programs meet.
+// The codes that programs encounter.
 const (
 	rejectNoListener = 8
 	rejectConsumer   = 28
@@ -102,7 +102,7 @@ var rejectTexts = map[int]string{1: "no QP", 3: "no resources", 4: "time-out", 5
 var sidrTexts = map[int]string{1: "service ID not supported", sidrReject: "rejected by the service provider",
 	3: "no QP available", 4: "redirected", 5: "version not supported"}
 
-// eventError is what an event with a status means to the caller.
+// eventError returns the error that an event with a status means to the caller.
 func eventError(ev Event, status int) error {
 	e := &EventError{Event: ev, Status: status}
 	switch {

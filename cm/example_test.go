@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// serve accepts one connection and answers its messages, until the peer ends the connection.
+// serve accepts one connection and answers its messages until the peer disconnects.
 func serve(ctx context.Context, ln *cm.Listener) error {
 	ep, err := ln.AcceptEndpoint(ctx, cm.EndpointConfig{})
 	if err != nil {
@@ -83,8 +83,7 @@ func Example() {
 	// Output: you said hello
 }
 
-// The objects below an endpoint, each made by the program: this is what librdmacm and libibverbs
-// offer.
+// Without an Endpoint, the program creates each object itself, as with librdmacm and libibverbs.
 func ExampleResolve() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -110,7 +109,7 @@ func ExampleResolve() {
 	// Output: you said hello
 }
 
-// callByHand does what call does.
+// callByHand is call without an Endpoint.
 func callByHand(ctx context.Context, address string, dev *verbs.Device) error {
 	id, err := cm.Resolve(ctx, address, cm.Config{Device: dev})
 	if err != nil {
@@ -173,8 +172,7 @@ func callByHand(ctx context.Context, address string, dev *verbs.Device) error {
 	}
 }
 
-// A network that stands still delays a message. The call that gives up does not take the message
-// back.
+// A stalled network delays a request. The call that gives up does not cancel the request.
 func ExamplePendingError() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -196,20 +194,20 @@ func ExamplePendingError() {
 		log.Fatal(err)
 	}
 	defer ep.Close()
-	if _, err := ep.Do(ctx, verbs.Read(verbs.Remote{RKey: 1})); err != nil { // both sides are up
+	if _, err := ep.Do(ctx, verbs.Read(verbs.Remote{RKey: 1})); err != nil { // both sides are connected
 		log.Fatal(err)
 	}
 
 	wire.Links()[0].Stall()
 	short, giveUp := context.WithTimeout(ctx, time.Second)
 	defer giveUp()
-	// of no bytes: the answer shows that the peer's device lives
+	// a Read of no bytes: its answer shows that the peer's device is alive
 	_, err = ep.Do(short, verbs.Read(verbs.Remote{RKey: 1}))
 	var pending *cm.PendingError
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.As(err, &pending))
 
 	wire.Links()[0].Resume()
-	_, err = pending.Wait(ctx) // until here the memory of the request belonged to the device
+	_, err = pending.Wait(ctx) // until here the request's memory belonged to the device
 	fmt.Println(err)
 	if err := ep.Shutdown(ctx); err != nil {
 		log.Fatal(err)

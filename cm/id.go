@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ID is a connection, or an attempt to make one (struct rdma_cm_id). All methods may be called
+// ID is a connection or an attempt to establish one (struct rdma_cm_id). All methods may be called
 // concurrently.
 type ID struct {
 	node    lifetime.Node
@@ -25,29 +25,29 @@ type ID struct {
 	bind    func(*verbs.QP) error // moves a QP from RESET to INIT
 	port    int
 
-	ended chan struct{} // closed when Close is over
+	ended chan struct{} // closed when Close is done
 
-	done chan struct{} // closed when the connection has ended, or by Close
+	done chan struct{} // closed when the connection ends, or by Close
 
-	mu       sync.Mutex         // guards what follows
-	used     bool               // Connect or Accept has been called
-	closing  bool               // Close has been called
-	aborted  bool               // Abort has been called
-	hurry    context.CancelFunc // ends the wait of Close for the peer
-	cancel   context.CancelFunc // ends a Connect or Accept in progress
+	mu       sync.Mutex         // guards the fields below
+	used     bool               // Connect or Accept was called
+	closing  bool               // Close was called
+	aborted  bool               // Abort was called
+	hurry    context.CancelFunc // ends Close's wait for the peer
+	cancel   context.CancelFunc // cancels a Connect or Accept in progress
 	idle     chan struct{}      // closed when that call has returned
 	conn     ProviderConn       // nil before the connection is established
 	qp       *verbs.QP
-	local    net.Addr // of the connection, nil before
-	remote   net.Addr // of the connection, before that of the route
+	local    net.Addr // of the connection; nil until it is established
+	remote   net.Addr // of the connection, or of the route until it is established
 	groups   map[*Multicast]struct{}
 	doneOnce sync.Once
 	onDone   func() // see whenDone
 }
 
 // Resolve finds the device and the route for a connection to address, "host:port"
-// (rdma_resolve_addr(3) and rdma_resolve_route(3) in one). The peer is not contacted. The caller
-// closes the ID.
+// (rdma_resolve_addr(3) followed by rdma_resolve_route(3)). It does not contact the peer. The
+// caller closes the ID.
 func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
 	r, vctx, err := resolveRoute(ctx, address, cfg)
 	if err != nil {
@@ -61,7 +61,7 @@ func Resolve(ctx context.Context, address string, cfg Config) (*ID, error) {
 	return id, nil
 }
 
-// newID makes an ID. bind is that of its route, or of the request that it accepts.
+// newID returns a new ID. bind belongs to its route, or to the request that it accepts.
 func newID(vctx *verbs.Context, address string, remote net.Addr, port int, bind func(*verbs.QP) error) *ID {
 	id := &ID{vctx: vctx, address: address, remote: remote, port: port, bind: bind, done: make(chan struct{}),
 		ended: make(chan struct{})}
@@ -73,18 +73,18 @@ func newID(vctx *verbs.Context, address string, remote net.Addr, port int, bind 
 // Context returns the verbs context for the objects of the connection.
 func (id *ID) Context() *verbs.Context { return id.vctx }
 
-// PortNum returns the port of the device, from 1, over which the connection goes (port_num of
-// struct rdma_cm_id).
+// PortNum returns the device port, from 1, that the connection uses (port_num of struct
+// rdma_cm_id).
 func (id *ID) PortNum() int { return id.port }
 
 // BindQP moves a QP from RESET to INIT, so that receives can be posted before Connect or Accept, as
-// iWARP requires. It does nothing to a QP in the state INIT. Connect and Accept bind a QP that is
-// still in RESET.
+// iWARP requires. A QP in INIT is left as it is. Connect and Accept bind a QP that is still in
+// RESET.
 func (id *ID) BindQP(qp *verbs.QP) error {
 	return opError("BindQP", id.address, bindQP(id.vctx, qp, id.bind))
 }
 
-// bindQP returns plain causes.
+// bindQP implements BindQP. Its errors are bare causes.
 func bindQP(vctx *verbs.Context, qp *verbs.QP, bind func(*verbs.QP) error) error {
 	if qp == nil {
 		return fmt.Errorf("%w: no QP", verbs.ErrInvalid)
@@ -108,16 +108,16 @@ func bindQP(vctx *verbs.Context, qp *verbs.QP, bind func(*verbs.QP) error) error
 }
 
 // Connect connects qp to the peer and returns when the connection is established (rdma_connect(3)
-// up to RDMA_CM_EVENT_ESTABLISHED). When ctx is done before that, the attempt is given up and the
-// error Is ctx.Err(). When the peer refuses, the error wraps a *[RejectedError]. When an event of
-// the kernel with an errno is the reason, also of a refusal, the error wraps an *[EventError]. An
-// ID connects once.
+// up to RDMA_CM_EVENT_ESTABLISHED). If ctx is done first, the attempt is abandoned and the error Is
+// ctx.Err(). If the peer refuses, the error wraps a *[RejectedError]. If the cause is an event of
+// the kernel with an errno, including a refusal, the error wraps an *[EventError]. An ID connects
+// only once.
 //
-// librdmacm can choose a local port that the TCP of kernel siw finds in use. Connect then tries up
-// to seven others, unless Config.Source has a port.
+// librdmacm can select a local port that is already in use in the host's TCP stack, which kernel
+// siw uses. Connect then tries up to seven others, unless Config.Source has a port.
 //
-// After a Connect that was given up, kernel siw uses the QP until the peer answers, or for 10 s;
-// the QP's Close waits for that.
+// After an abandoned Connect, kernel siw keeps using the QP until the peer answers, for at most 10
+// s; Close of the QP waits for that.
 func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error {
 	if err := id.fresh(); err != nil {
 		return opError("Connect", id.address, err)
@@ -130,7 +130,7 @@ func (id *ID) Connect(ctx context.Context, qp *verbs.QP, param ConnParam) error 
 	})
 }
 
-// fresh returns an error if the ID is closed or Connect or Accept has been called.
+// fresh returns an error if the ID is closed, or if Connect or Accept was called.
 func (id *ID) fresh() error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -147,7 +147,7 @@ func (id *ID) freshLocked() error {
 	return nil
 }
 
-// establish makes one attempt, which Close can end.
+// establish makes one attempt, which Close can cancel.
 func (id *ID) establish(ctx context.Context, op string, qp *verbs.QP,
 	attempt func(context.Context) (ProviderConn, error)) error {
 	id.mu.Lock()
@@ -197,7 +197,8 @@ func (id *ID) finish() {
 	})
 }
 
-// whenDone has f called when Done is closed, or now if it is. It is called once.
+// whenDone arranges for f to be called once Done is closed, or at once if it already is. whenDone
+// is called once.
 func (id *ID) whenDone(f func()) {
 	id.mu.Lock()
 	id.onDone = f
@@ -240,8 +241,8 @@ func (id *ID) RemoteAddr() net.Addr {
 	return id.remote
 }
 
-// PrivateData returns the private data of the peer: those of its request on the passive side, those
-// of its acceptance on the active side. It is nil before the connection is established.
+// PrivateData returns the peer's private data: from its request on the passive side, from its
+// acceptance on the active side. It is nil before the connection is established.
 func (id *ID) PrivateData() []byte {
 	if c := id.connection(); c != nil {
 		return c.PrivateData()
@@ -249,7 +250,7 @@ func (id *ID) PrivateData() []byte {
 	return nil
 }
 
-// Depths returns the agreed numbers of Reads and atomics in progress, as requester (ORD) and as
+// Depths returns the negotiated numbers of outstanding Reads and atomics, as requester (ORD) and as
 // responder (IRD); 0 before the connection is established.
 func (id *ID) Depths() (ord, ird int) {
 	if c := id.connection(); c != nil {
@@ -258,13 +259,13 @@ func (id *ID) Depths() (ord, ird int) {
 	return 0, 0
 }
 
-// PeerDepths returns the numbers of Reads and atomics in progress that the peer sent when the
-// connection was made, as requester (its ORD, initiator_depth of struct rdma_conn_param) and as
-// responder (its IRD, responder_resources): those of its request on the passive side, those of its
-// acceptance on the active side (RFC 6581 section 9.1). They are -1 if the peer sent none, and
-// before the connection is established. 16,383 of an iWARP peer means that it does not negotiate.
-// On devices of the kernel they are the numbers that its connection manager reports; RNICs other
-// than siw may have adapted them to those of this side.
+// PeerDepths returns the numbers of outstanding Reads and atomics that the peer sent during
+// connection setup, as requester (its ORD, initiator_depth of struct rdma_conn_param) and as
+// responder (its IRD, responder_resources). They are from its request on the passive side, from its
+// acceptance on the active side (RFC 6581 section 9.1), and -1 if the peer sent none or before the
+// connection is established. 16,383 from an iWARP peer means that it does not negotiate. On kernel
+// devices they are the numbers that the kernel's connection manager reports; RNICs other than siw
+// may have adapted them to this side's.
 func (id *ID) PeerDepths() (ord, ird int) {
 	if c := id.connection(); c != nil {
 		return c.PeerDepths()
@@ -272,10 +273,10 @@ func (id *ID) PeerDepths() (ord, ird int) {
 	return -1, -1
 }
 
-// Disconnect ends the connection (rdma_disconnect(3)): the QP goes into the error state, its
-// requests are flushed, and the peer is notified. When Disconnect returns, the completions of the
-// QP are in the CQs. The comment of the package says on which devices the peer gets everything that
-// has completed.
+// Disconnect ends the connection (rdma_disconnect(3)): the QP enters the error state, its requests
+// are flushed, and the peer is notified. When Disconnect returns, the QP's completions are in the
+// CQs. See the package documentation for the devices on which the peer receives everything that has
+// completed.
 func (id *ID) Disconnect() error {
 	if c := id.connection(); c != nil {
 		return opError("Disconnect", id.address, c.Disconnect())
@@ -283,16 +284,17 @@ func (id *ID) Disconnect() error {
 	return opError("Disconnect", id.address, fmt.Errorf("%w: not connected", verbs.ErrInvalid))
 }
 
-// Done returns a channel that is closed when the connection has ended, by either side or by a
+// Done returns a channel that is closed when the connection has ended, through either side or a
 // failure, and the QP's requests have been flushed. Close closes it too.
 //
-// On InfiniBand and RoCE the failure of one of the QP's own requests is noticed only when its
+// On InfiniBand and RoCE the failure of one of the QP's own requests is detected only when its
 // completion is polled. A program that waits for Done must therefore also poll.
 func (id *ID) Done() <-chan struct{} { return id.done }
 
-// Err returns the reason for the end of the connection, nil before. It Is io.EOF if the peer
-// disconnected, verbs.ErrClosed after a local disconnect, or wraps a *verbs.TerminateError. It is
-// not nil once a flushed request has been polled, even if Done is not closed yet.
+// Err returns the reason for the end of the connection, or nil before it ends. The error Is io.EOF
+// if the peer disconnected, Is verbs.ErrClosed after a local disconnect, or wraps a
+// *verbs.TerminateError. It is non-nil once a flushed request has been polled, even if Done is not
+// closed yet.
 func (id *ID) Err() error {
 	if c := id.connection(); c != nil {
 		return c.Err()
@@ -300,15 +302,15 @@ func (id *ID) Err() error {
 	return nil
 }
 
-// Close disconnects, ends a Connect in progress, and returns when the connection has ended
-// completely. It waits for a peer that does not react at most for the close time-out of the device,
-// 3 s by default; [ID.CloseContext] waits less. The QP still belongs to the caller. Close is
+// Close disconnects, cancels a Connect in progress, and returns when the connection has ended
+// completely. It waits for an unresponsive peer for at most the device's close timeout, 3 s by
+// default; use [ID.CloseContext] to wait less. The QP still belongs to the caller. Close is
 // idempotent and may be called on nil.
 func (id *ID) Close() error { return id.CloseContext(context.Background()) }
 
-// CloseContext is Close with a limit of the caller's: when ctx is done, it does not wait for the
-// peer any more, and the error Is ctx.Err(). The ID is closed in any case. What was sent before may
-// then not arrive, and the peer may see a failure.
+// CloseContext is like Close, but stops waiting for the peer when ctx is done; the error then Is
+// ctx.Err(). The ID is closed in any case. Data sent before may then be lost, and the peer may see
+// a failure.
 func (id *ID) CloseContext(ctx context.Context) error {
 	if id == nil {
 		return nil
@@ -341,7 +343,7 @@ func (id *ID) CloseContext(ctx context.Context) error {
 		gaveUp := c.CloseContext(ctx)
 		id.mu.Lock()
 		if id.aborted && errors.Is(gaveUp, context.Canceled) {
-			gaveUp = nil // that is what Abort asks for
+			gaveUp = nil // expected after Abort
 		}
 		id.mu.Unlock()
 		err = errors.Join(err, gaveUp)
@@ -354,10 +356,10 @@ func (id *ID) CloseContext(ctx context.Context) error {
 	return opError("Close", id.address, err)
 }
 
-// Abort ends the connection at once, closes the ID, and waits for no peer. Data that have not been
-// sent yet are dropped: on the user-space RNIC the peer gets a reset of TCP. It also ends the wait
-// of a Close in progress, and a Connect. When it returns, the requests of the QP have been flushed.
-// It is idempotent and may be called on nil.
+// Abort ends the connection and closes the ID at once, without waiting for the peer. Unsent data
+// are dropped: on the user-space RNIC the peer receives a TCP reset. Abort also cancels a Connect
+// and the wait of a Close in progress. When it returns, the QP's requests have been flushed. It is
+// idempotent and may be called on nil.
 func (id *ID) Abort() error {
 	if id == nil {
 		return nil

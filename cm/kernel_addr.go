@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelAddr is the address of one end of a connection on a device of the kernel. Like net.TCPAddr
-// it has a method AddrPort.
+// kernelAddr is the address of one end of a connection on a kernel device. Like net.TCPAddr it has
+// a method AddrPort.
 type kernelAddr struct {
 	at netip.AddrPort
 	ps PortSpace
@@ -43,7 +43,7 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// lookup returns the addresses of a host, IPv4 first, of the family of like if that is valid.
+// lookup returns the addresses of a host, IPv4 first; if like is valid, only those of its family.
 func lookup(ctx context.Context, host string, like netip.Addr) ([]netip.Addr, error) {
 	all, err := net.DefaultResolver.LookupIPAddr(ctx, host) // LookupNetIP loses zones
 	if err != nil {
@@ -65,7 +65,7 @@ func lookup(ctx context.Context, host string, like netip.Addr) ([]netip.Addr, er
 	return ips, nil
 }
 
-// scopeOf returns the index of the network interface that a zone names.
+// scopeOf returns the index of the network interface named by a zone.
 func scopeOf(zone string) (uint32, error) {
 	if zone == "" {
 		return 0, nil
@@ -80,7 +80,7 @@ func scopeOf(zone string) (uint32, error) {
 	return uint32(ifi.Index), nil
 }
 
-// zoneOf is the reverse of scopeOf.
+// zoneOf is the inverse of scopeOf.
 func zoneOf(scope int) string {
 	if ifi, err := net.InterfaceByIndex(scope); err == nil {
 		return ifi.Name

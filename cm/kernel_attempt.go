@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// attempt is an attempt to make a connection. It owns the endpoint until it passes it to the
+// attempt is an attempt to establish a connection. It owns the endpoint until it hands it to the
 // connection.
 type attempt struct {
 	end    *endpoint
@@ -25,14 +25,14 @@ type attempt struct {
 	param  rawParam
 	minRNR uint8
 
-	touched bool          // the QP has been changed: it cannot stay in INIT
-	calling chan struct{} // closed when a call that may take long has returned
+	touched bool          // the QP was changed and cannot stay in INIT
+	calling chan struct{} // closed when a call that may block has returned
 }
 
-// connecting are the QPs for which an attempt is in progress.
+// connecting holds the QPs with an attempt in progress.
 var connecting sync.Map // *verbs.QP -> struct{}
 
-// begin checks the arguments of the caller. If it returns no error, finish must be called.
+// begin checks the caller's arguments. If it returns nil, finish must be called.
 func (a *attempt) begin(param ConnParam, most int) (err error) {
 	if ud := a.qp.Type() == verbs.QPTypeUD; ud != (a.ps == PortSpaceUDP) || !ud && a.qp.Type() != verbs.QPTypeRC {
 		return fmt.Errorf("%w: a QP of type %v in port space %v", verbs.ErrInvalid, a.qp.Type(), a.ps)
@@ -68,7 +68,7 @@ func (a *attempt) begin(param ConnParam, most int) (err error) {
 	return nil
 }
 
-// finish ends an attempt that was begun. After an error it undoes everything.
+// finish ends an attempt after begin. After an error it undoes everything.
 func (a *attempt) finish(err error) {
 	connecting.Delete(a.qp)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *attempt) abandon(err error) {
 		defer close(done)
 		a.end.destroy()
 	}()
-	// Destroying the QP waits for the same.
+	// The wait can be bounded because destroying the QP waits for the same call.
 	timer := time.NewTimer(a.dev.connectBlocks)
 	defer timer.Stop()
 	select {
@@ -95,19 +95,19 @@ func (a *attempt) abandon(err error) {
 	}
 }
 
-// goneLimit is the time for which an attempt whose QP has failed waits for the reason. On a busy
-// machine the thread that has read a refusal may be late.
+// goneLimit bounds how long an attempt whose QP failed waits for the reason. On a busy machine the
+// thread that has read a refusal may be late.
 const goneLimit = time.Second
 
 var errQPGone = fmt.Errorf("the QP failed or was closed during connection set-up: %w", verbs.ErrClosed)
 
-// await waits for the next event of the attempt. An event that ends the attempt is returned as an
-// error.
+// await waits for the next event of the attempt. If the event ends the attempt, await returns it as
+// an error.
 func (a *attempt) await(ctx context.Context) (rawEvent, error) {
 	ev, err := a.end.next(ctx, a.failed)
 	if errors.Is(err, verbs.ErrClosed) {
-		// The QP may have failed because of an event that is about to come: librdmacm moves it to
-		// ERR when it has read a refusal.
+		// The QP may have failed because of an event that is about to arrive: librdmacm moves the
+		// QP to ERR as soon as it has read a refusal.
 		soon, cancel := context.WithTimeout(ctx, goneLimit)
 		defer cancel()
 		if ev, err := a.end.next(soon, nil); err == nil {
@@ -123,7 +123,7 @@ func (a *attempt) await(ctx context.Context) (rawEvent, error) {
 	return ev, a.judge(ev)
 }
 
-// judge returns the error that an event stands for, nil if it is none.
+// judge returns the error that an event means, nil if none.
 func (a *attempt) judge(ev rawEvent) error {
 	switch ev.event {
 	case EventConnectResponse, EventEstablished:
@@ -131,8 +131,8 @@ func (a *attempt) judge(ev rawEvent) error {
 			return nil
 		}
 	case EventRejected:
-		// On iWARP the kernel knows only that the stream ended before there was a connection, and
-		// reports an errno.
+		// On iWARP the kernel knows only that the stream ended before the connection was
+		// established, and reports an errno.
 		rejected := Rejected(ev.data, -1, -1)
 		switch {
 		case ev.status < 0:
@@ -171,11 +171,11 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	case a.ps == PortSpaceUDP:
 		c.peer = [2]int{-1, -1}
 	case a.dev.iwarp:
-		// The device has moved the QP. Its event has our own values: the depth as requester is in
-		// responderResources. Kernel siw takes the number that the peer serves, even if we asked
-		// for less.
+		// The device has already moved the QP. Its event has this side's values: the depth as
+		// requester is in responderResources. Kernel siw uses the number that the peer serves, even
+		// if this side asked for less.
 		c.ord, c.ird = min(a.param.initiatorDepth, ev.responderResources), ev.initiatorDepth
-		c.peer = [2]int{ev.initiatorDepth, ev.responderResources} // the device has set them to the values of the Reply
+		c.peer = [2]int{ev.initiatorDepth, ev.responderResources} // the device has set them to the values in the Reply
 		c.arrived()
 		if i, ok := verbs.Ability[verbs.ProviderQPInitiator](c.qp.Provider()); ok {
 			i.Initiated()
@@ -183,7 +183,7 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	default:
 		c.ord = min(a.param.initiatorDepth, ev.initiatorDepth)
 		c.ird = min(a.param.responderResources, ev.responderResources)
-		c.peer = [2]int{ev.responderResources, ev.initiatorDepth} // an event has the view of its receiver
+		c.peer = [2]int{ev.responderResources, ev.initiatorDepth} // an event has its receiver's point of view
 		a.touched = true
 		if err := raise(a.end, qp, c.ord, c.ird, a.minRNR); err != nil {
 			return nil, err
@@ -196,7 +196,7 @@ func (r *kernelRoute) Connect(ctx context.Context, qp *verbs.QP, param ConnParam
 	return c, nil
 }
 
-// ask sends the request of an attempt and returns the answer. librdmacm chooses a local port that
+// ask sends the request of an attempt and returns the answer. librdmacm selects a local port that
 // is free in the table of the kernel's connection manager. If the device finds that port in use,
 // ask tries others.
 func (r *kernelRoute) ask(ctx context.Context, a *attempt) (rawEvent, error) {
@@ -205,8 +205,8 @@ func (r *kernelRoute) ask(ctx context.Context, a *attempt) (rawEvent, error) {
 		if err == nil || !portInUse(err) || ctx.Err() != nil {
 			return ev, err
 		}
-		// The device has not changed the QP, which can therefore be used again. That of datagrams
-		// is in RTS; its ID may be a member of multicast groups.
+		// The QP is reusable if the device has not changed it. A datagram QP is in RTS and is not
+		// retried: its ID may be a member of multicast groups.
 		if attr, failed := a.qp.Query(); failed != nil || attr.State != verbs.QPStateInit {
 			return ev, err
 		}
@@ -229,7 +229,7 @@ func portInUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
-// ask sends the request from the port of the ID and returns the answer.
+// ask sends the request from the ID's port and returns the answer.
 func (a *attempt) ask(ctx context.Context) (rawEvent, error) {
 	if err := a.request(ctx); err != nil {
 		return rawEvent{}, err
@@ -237,7 +237,7 @@ func (a *attempt) ask(ctx context.Context) (rawEvent, error) {
 	return a.await(ctx)
 }
 
-// request sends the request. A goroutine of its own makes the call, which can block.
+// request sends the request. The call can block, so it runs in its own goroutine.
 func (a *attempt) request(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -256,8 +256,8 @@ func (a *attempt) request(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-a.failed:
-		// await looks for the reason: a refusal can come before this goroutine sees that the call
-		// has returned
+		// await finds the reason: a refusal can arrive before this goroutine sees that the call has
+		// returned
 		return nil
 	}
 }

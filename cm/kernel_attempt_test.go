@@ -47,8 +47,8 @@ func TestOneQPInTwoAttempts(t *testing.T) {
 	})
 }
 
-// TestConnectBlocks: kernel siw connects its stream within rdma_connect; what ends a Connect ends
-// it then too.
+// TestConnectBlocks: kernel siw connects its stream within rdma_connect; whatever cancels a Connect
+// cancels it during this call too.
 func TestConnectBlocks(t *testing.T) {
 	for name, end := range map[string]struct {
 		do func(b *bench, id *cm.ID, qp *verbs.QP, cancel func())
@@ -82,8 +82,8 @@ func TestConnectBlocks(t *testing.T) {
 	}
 }
 
-// heldSignals reports whether a thread of this process holds the signals of Go's runtime, but not
-// those of its own faults.
+// heldSignals reports whether a thread of this process blocks the signals of Go's runtime, but not
+// those that report the thread's own faults.
 func heldSignals(t *testing.T) bool {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/self/task/*/status")
@@ -91,7 +91,7 @@ func heldSignals(t *testing.T) bool {
 	for _, path := range threads {
 		status, err := os.ReadFile(path)
 		if err != nil {
-			continue // the thread has ended
+			continue // the thread has exited
 		}
 		_, rest, found := strings.Cut(string(status), "SigBlk:\t")
 		require.True(t, found)
@@ -107,7 +107,7 @@ func heldSignals(t *testing.T) bool {
 	return false
 }
 
-// TestConnectSignals: while rdma_connect lasts, no signal reaches its thread; afterwards all do.
+// TestConnectSignals: no signal reaches the thread while it is in rdma_connect; afterwards all do.
 func TestConnectSignals(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -125,8 +125,8 @@ func TestConnectSignals(t *testing.T) {
 	})
 }
 
-// TestConnectTooLate: with a context that is done, Connect contacts no peer and does not change the
-// QP.
+// TestConnectTooLate: if the context is already done, Connect contacts no peer and does not change
+// the QP.
 func TestConnectTooLate(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		done, cancel := context.WithCancel(b.Context())
@@ -149,7 +149,7 @@ func TestConnectTooLate(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForConnect: when Close has returned, nothing is done with the QP any more.
+// TestCloseWaitsForConnect: after Close has returned, nothing touches the QP.
 func TestCloseWaitsForConnect(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	t.Cleanup(fakeverbs.Release)
@@ -160,7 +160,7 @@ func TestCloseWaitsForConnect(t *testing.T) {
 	connected := make(chan error, 1)
 	go func() { connected <- id.Connect(soon(t), qp, cm.ConnParam{}) }()
 	wait(t, called.Done(), "the call")
-	fakeverbs.Hold("ibv_modify_qp") // with which the attempt puts the QP out of use
+	fakeverbs.Hold("ibv_modify_qp") // by which the attempt moves the QP to ERR
 	closed := make(chan error, 1)
 	go func() { closed <- id.Close() }()
 	b.until("the attempt ends", fakeverbs.Holding)
@@ -176,7 +176,7 @@ func TestCloseWaitsForConnect(t *testing.T) {
 	require.ErrorIs(t, <-connected, verbs.ErrClosed)
 }
 
-// TestTellsTheSRQ: both sides tell the peer whether their QP has a shared receive queue.
+// TestTellsTheSRQ: both sides advertise whether their QP has a shared receive queue.
 func TestTellsTheSRQ(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		pd, err := b.vctx.AllocPD()
@@ -222,8 +222,8 @@ func TestQPFailsWhileConnecting(t *testing.T) {
 }
 
 // TestRefusalBehindFailure: librdmacm moves the QP of a refused attempt to ERR before the refusal
-// can be seen. The error of Connect is the refusal. It has to come soon after that, which a busy
-// machine does not grant each time.
+// is visible. Connect still returns the refusal, if it arrives soon after that, which a busy
+// machine does not always allow.
 func TestRefusalBehindFailure(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		attempt := func() error {
@@ -247,8 +247,8 @@ func TestRefusalBehindFailure(t *testing.T) {
 	})
 }
 
-// TestRefusalDuringCall: as TestRefusalBehindFailure, and rdma_connect has not returned, or nobody
-// has noticed that it has.
+// TestRefusalDuringCall: like TestRefusalBehindFailure, while rdma_connect has not returned, or its
+// return has not been noticed.
 func TestRefusalDuringCall(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -278,7 +278,7 @@ func TestRefusalDuringCall(t *testing.T) {
 	})
 }
 
-// TestAddrChangeWhileConnecting: the event of a changed network interface does not end an attempt.
+// TestAddrChangeWhileConnecting: the event for a changed network interface does not end an attempt.
 func TestAddrChangeWhileConnecting(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
@@ -286,7 +286,7 @@ func TestAddrChangeWhileConnecting(t *testing.T) {
 		go func() { connected <- id.Connect(soon(b.T), qp, cm.ConnParam{}) }()
 		req, err := b.ln.Accept(soon(b.T))
 		require.NoError(b, err)
-		for _, event := range []int{int(cm.EventAddrChange), 77} { // and an event of a newer kernel
+		for _, event := range []int{int(cm.EventAddrChange), 77} { // 77 = an event of a newer kernel
 			change := fakeverbs.CMEvent{Event: event}
 			require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMConnecting).ID, change))
 			require.True(b, fakeverbs.InjectCM(last(b.T, fakeverbs.CMRequested).ID, change))
@@ -298,7 +298,7 @@ func TestAddrChangeWhileConnecting(t *testing.T) {
 	})
 }
 
-// TestWrongTypeOfQP: connections are of RC QPs and datagrams of UD QPs, whatever state they are in.
+// TestWrongTypeOfQP: connections need RC QPs and datagrams UD QPs, in any state.
 func TestWrongTypeOfQP(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	init := func(typ verbs.QPType) *verbs.QP {

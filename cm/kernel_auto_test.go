@@ -19,10 +19,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// elsewhere is an address to which no device of the kernel has a route.
+// elsewhere is an address to which no kernel device has a route.
 const elsewhere = "203.0.113.1"
 
-// register adds a user-space NIC, on a network of its own.
+// register adds a user-space NIC on its own network.
 func register(t *testing.T, network usiw.Network) *verbs.Device {
 	t.Helper()
 	nic, err := usiw.Register(usiw.Config{Network: network})
@@ -34,7 +34,7 @@ func register(t *testing.T, network usiw.Network) *verbs.Device {
 	return nic.Device()
 }
 
-// auto is a test of an address that chooses among the kernel's devices.
+// auto tests an address that selects among the kernel devices.
 func auto(t *testing.T) {
 	t.Helper()
 	fakeverbs.Start(t)
@@ -57,7 +57,7 @@ func ask(t *testing.T, address string) <-chan error {
 	return connected
 }
 
-// TestAutoWithNIC: a listener listens on the kernel's devices and the registered NICs, on one port.
+// TestAutoWithNIC: a listener listens on the kernel devices and the registered NICs, on one port.
 // Each request has the context of its device. Addresses to which the kernel has no route are
 // resolved on the NIC.
 func TestAutoWithNIC(t *testing.T) {
@@ -117,11 +117,11 @@ func TestAutoCloses(t *testing.T) {
 	for _, connected := range asked {
 		require.ErrorIs(t, <-connected, cm.ErrRejected)
 	}
-	require.Error(t, <-atNIC) // refused, or nobody listens any more
+	require.Error(t, <-atNIC) // refused, or nothing listens there
 	require.Empty(t, listening())
 }
 
-// TestAutoListensOnAnAddress: of the kernel's devices a listener has the one whose address it is.
+// TestAutoListensOnAnAddress: a listener uses only the kernel device that has its address.
 func TestAutoListensOnAnAddress(t *testing.T) {
 	auto(t)
 	for _, f := range fakes {
@@ -133,8 +133,8 @@ func TestAutoListensOnAnAddress(t *testing.T) {
 	}
 }
 
-// TestAutoOfNICs: without devices of the kernel the NICs have one port too, and a port that is
-// taken is an error.
+// TestAutoOfNICs: without kernel devices the NICs also share one port, and a port that is in use is
+// an error.
 func TestAutoOfNICs(t *testing.T) {
 	noKernel(t)
 	wires := []usiw.Network{usiwtest.NewWire(), usiwtest.NewWire()}
@@ -190,8 +190,8 @@ type noListener struct {
 func (n noListener) Listen(context.Context, string, string) (net.Listener, error) { return nil, n.err }
 
 // TestAutoListenFails: if listening fails on one of the devices, Listen fails with that error and
-// leaves nothing open. There is one exception: a NIC is left out if a device of the kernel already
-// has the port.
+// leaves nothing open. The exception is a NIC whose port a kernel device already has: it is left
+// out.
 func TestAutoListenFails(t *testing.T) {
 	auto(t)
 	cfg := cm.Config{}
@@ -223,8 +223,8 @@ func TestAutoListenFails(t *testing.T) {
 	require.Empty(t, fakeverbs.CMIDs())
 }
 
-// TestAutoResolveFails: if a device of the kernel has the route but cannot reach the peer, the NIC
-// is not used in its place.
+// TestAutoResolveFails: if a kernel device has the route but cannot reach the peer, the NIC is not
+// used instead.
 func TestAutoResolveFails(t *testing.T) {
 	auto(t)
 	register(t, usiwtest.NewWire())

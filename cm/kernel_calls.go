@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The calls of librdmacm as interfaces, over plain Go values. cgo_cm.go implements them. The files
-// kernel_* know nothing else of the library, so they build and can be tested without C. Errors are
+// The calls of librdmacm as interfaces over plain Go values, implemented by cgo_cm.go. The files
+// kernel_* use nothing else of the library, so they build and can be tested without C. Errors are
 // errnos.
 
 // rdmaLibrary is librdmacm.
@@ -26,25 +26,25 @@ var librdmacm = library()
 // rawChannel is an event channel (struct rdma_event_channel).
 type rawChannel interface {
 	create(key uintptr, ps PortSpace) (rawID, error)
-	// next takes an event and acknowledges it; the error is EAGAIN if there is none.
+	// next reads an event and acknowledges it; the error is EAGAIN if there is none.
 	next() (rawEvent, error)
-	// wait calls done whenever there may be an event, until done returns true. After stop it
+	// wait calls done whenever an event may be pending, until done returns true. After stop it
 	// returns an error.
 	wait(done func() bool) error
 	stop()
-	// close frees the channel, which has no IDs any more, after stop and the end of wait.
+	// close frees the channel. It is called after stop, once wait has returned and no IDs are left.
 	close()
 }
 
-// rawID is a connection identifier (struct rdma_cm_id). It must not be used after destroy; its
-// owner ensures that.
+// rawID is a connection identifier (struct rdma_cm_id). Its owner ensures that it is not used after
+// destroy.
 type rawID interface {
 	setKey(key uintptr) // of its events
 	where() rawPlace
 	setTOS(tos uint8) error
-	// setAckTimeout sets the code of the time after which packets are sent again.
+	// setAckTimeout sets the code of the retransmission timeout.
 	setAckTimeout(code uint8) error
-	// setReuseAddr lets other IDs have the address of this one.
+	// setReuseAddr lets other IDs use the address of this one.
 	setReuseAddr() error
 	// setAFOnly restricts an ID to connections of its own address family.
 	setAFOnly() error
@@ -52,7 +52,7 @@ type rawID interface {
 	listen(backlog int) error
 	resolveAddr(from, to netip.AddrPort, limit time.Duration) error
 	resolveRoute(limit time.Duration) error
-	// qpAttr asks for the attributes with which a QP goes to a state (rdma_init_qp_attr(3)).
+	// qpAttr returns the attributes to set when a QP moves to a state (rdma_init_qp_attr(3)).
 	qpAttr(to verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error)
 	connect(p rawParam) error
 	accept(p rawParam) error
@@ -61,11 +61,11 @@ type rawID interface {
 	disconnect() error
 	join(group netip.AddrPort, key uintptr) error
 	leave(group netip.AddrPort) error
-	// destroy frees the ID. It waits only for a call of next in progress.
+	// destroy frees the ID. It waits only for a concurrent call of next.
 	destroy() error
 }
 
-// rawEvent is a copy of an event that has been acknowledged.
+// rawEvent is a copy of an acknowledged event.
 type rawEvent struct {
 	event  Event
 	status int // negative errno, or a reason
@@ -73,7 +73,7 @@ type rawEvent struct {
 	group  uintptr
 	id     rawID     // of a request
 	end    *endpoint // the endpoint for id, once there is one
-	// From the view of the receiver of the event: what the peer asks of us, and what it offers.
+	// From the point of view of the event's receiver: what the peer requests, and what it offers.
 	responderResources, initiatorDepth int
 	datagram                           Datagram
 	data                               []byte
@@ -92,6 +92,6 @@ type rawParam struct {
 // rawPlace is the device and the addresses of an ID.
 type rawPlace struct {
 	local, remote netip.AddrPort
-	device        string // "" = bound to none
+	device        string // "" = not bound
 	port          int
 }

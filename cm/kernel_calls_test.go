@@ -17,12 +17,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// goLibrary is a librdmacm in Go, with one channel at a time. Its IDs record what they are asked.
+// goLibrary is a librdmacm in Go, with one channel at once. Its IDs record the calls on them.
 type goLibrary struct {
 	mu     sync.Mutex
 	ch     *goChannel
 	ids    []*goID
-	events []rawEvent // that have not been taken
+	events []rawEvent // not read yet
 	answer func(id *goID, call string) error
 }
 
@@ -42,7 +42,8 @@ type goID struct {
 	refused []byte
 }
 
-// useGo makes the library one in Go for a test, and checks that the test leaves nothing open.
+// useGo replaces the library with goLibrary during a test, and checks that the test leaves nothing
+// open.
 func useGo(t *testing.T) *goLibrary {
 	t.Helper()
 	free := func() bool {
@@ -127,7 +128,7 @@ func (ch *goChannel) close() {
 	ch.l.ch = nil
 }
 
-// called notes a call and returns the answer of the test.
+// called records a call and returns the test's answer.
 func (id *goID) called(call string) error {
 	id.l.mu.Lock()
 	id.calls = append(id.calls, call)
@@ -182,7 +183,7 @@ func (id *goID) reject(data []byte) error {
 
 func (id *goID) destroy() error { return id.called("destroy") }
 
-// listensOn listens on an address with one place for requests.
+// listensOn listens on an address with a backlog of one.
 func listensOn(t *testing.T, address string) (*kernelListener, error) {
 	t.Helper()
 	ln, err := listenKernel(t.Context(), address, Config{PortSpace: PortSpaceTCP, Backlog: 1}, nil)
@@ -194,8 +195,8 @@ func listensOn(t *testing.T, address string) (*kernelListener, error) {
 	return l, nil
 }
 
-// TestListenOnBothFamilies: siw refuses IPv4 on a listener for IPv6, so an empty host takes an ID
-// for each, with the same port.
+// TestListenOnBothFamilies: siw refuses IPv4 on a listener for IPv6, so an empty host uses one ID
+// per family, with the same port.
 func TestListenOnBothFamilies(t *testing.T) {
 	lib := useGo(t)
 	l, err := listensOn(t, ":0")
@@ -211,7 +212,7 @@ func TestListenOnBothFamilies(t *testing.T) {
 	require.Equal(t, []string{"bind [::1]:7", "listen"}, lib.ids[2].calls)
 }
 
-// TestListenWithoutIPv6 listens on IPv4 alone. A port that another program has on IPv6 is in use.
+// TestListenWithoutIPv6 listens on IPv4 alone. A port that another program uses on IPv6 is in use.
 func TestListenWithoutIPv6(t *testing.T) {
 	lib := useGo(t)
 	lib.answer = func(_ *goID, call string) error {
@@ -256,7 +257,8 @@ func TestListenWildcardTaken(t *testing.T) {
 	require.ErrorContains(t, err, "rdma_bind_addr")
 }
 
-// TestRequestsWithoutListener: each request is answered or freed, whoever it is for.
+// TestRequestsWithoutListener: every request is answered or freed, whether or not it has a
+// listener.
 func TestRequestsWithoutListener(t *testing.T) {
 	lib := useGo(t)
 	l, err := listensOn(t, "192.0.2.1:7")
@@ -285,8 +287,8 @@ func TestRequestsWithoutListener(t *testing.T) {
 	require.Empty(t, first.refused)
 }
 
-// TestSearchForNeighbour: Linux 6.1 notices the answer of a neighbour late, so the kernel is asked
-// several times with a short limit.
+// TestSearchForNeighbour: Linux 6.1 notices a neighbour's answer late, so the lookup is repeated
+// with short timeouts.
 func TestSearchForNeighbour(t *testing.T) {
 	lib := useGo(t)
 	lib.answer = func(id *goID, call string) error {

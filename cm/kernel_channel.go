@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// channel is the event channel that all kernel IDs of the process share. It exists while there are
-// IDs. One goroutine takes the events and passes them to their endpoints, which keep them until
-// they are taken. So no ID waits for the events of another.
+// channel is the event channel shared by all kernel IDs of the process. It exists while there are
+// IDs. One goroutine reads the events and passes them to their endpoints, which queue them. So no
+// ID waits for another ID's events.
 type channel struct {
 	raw  rawChannel
-	done chan struct{} // closed when the dispatcher has ended
+	done chan struct{} // closed when the dispatcher returns
 
 	mu   sync.Mutex
 	refs int
@@ -46,7 +46,7 @@ func acquireChannel() (*channel, error) {
 	return ch, nil
 }
 
-// release drops a reference. It reports whether that was the last one; then end must be called.
+// release drops a reference and reports whether it was the last one; then end must be called.
 func (ch *channel) release() (last bool) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -60,14 +60,14 @@ func (ch *channel) release() (last bool) {
 	return true
 }
 
-// end ends a channel without references.
+// end closes a channel without references.
 func (ch *channel) end() {
 	ch.raw.stop()
 	<-ch.done
 	ch.raw.close()
 }
 
-// dispatch takes events until the channel is stopped. It waits only for events.
+// dispatch reads events until the channel is stopped. It blocks only while waiting for events.
 func (ch *channel) dispatch() {
 	defer close(ch.done)
 	for {
@@ -83,15 +83,15 @@ func (ch *channel) dispatch() {
 		case failure == nil:
 			ch.route(ev)
 		default:
-			// This event could not be taken: there is no memory, or its ID is being destroyed.
-			// There may be others.
+			// This event could not be read: memory is short, or its ID is being destroyed. Other
+			// events may be pending.
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// route passes an event to its endpoint. A request gets an endpoint of its own; a request for a
-// closed listener is refused.
+// route passes an event to its endpoint. A request gets its own endpoint; a request for a closed
+// listener is refused.
 func (ch *channel) route(ev rawEvent) {
 	ch.mu.Lock()
 	e := ch.ends[ev.key]
@@ -114,7 +114,7 @@ func (ch *channel) route(ev rawEvent) {
 	}
 }
 
-// addLocked makes an endpoint that owns a reference of the channel.
+// addLocked creates an endpoint that owns a reference to the channel.
 func (ch *channel) addLocked(raw rawID) *endpoint {
 	ch.last++
 	e := &endpoint{ch: ch, key: ch.last, raw: raw, wake: make(chan struct{}, 1)}
@@ -125,7 +125,7 @@ func (ch *channel) addLocked(raw rawID) *endpoint {
 	return e
 }
 
-// newEndpoint makes an ID.
+// newEndpoint creates an ID.
 func newEndpoint(ps PortSpace) (*endpoint, error) {
 	ch, err := acquireChannel()
 	if err != nil {
@@ -134,7 +134,7 @@ func newEndpoint(ps PortSpace) (*endpoint, error) {
 	ch.mu.Lock()
 	e := ch.addLocked(nil)
 	ch.mu.Unlock()
-	// No event can come before the ID is used.
+	// No event can arrive before the ID is used.
 	if e.raw, err = ch.raw.create(e.key, ps); err != nil {
 		ch.remove(e)
 		if ch.release() {

@@ -40,7 +40,7 @@ func noKernel(t *testing.T) {
 	fakeverbs.SetHidden(fakeverbs.Fake1, true)
 }
 
-// TestNoChannel: an address finds no device of a kernel without a connection manager.
+// TestNoChannel: without a connection manager in the kernel, an address finds no device.
 func TestNoChannel(t *testing.T) {
 	fakeverbs.Start(t)
 	for _, no := range []syscall.Errno{syscall.ENODEV, syscall.ENOENT, syscall.EPERM} {
@@ -53,7 +53,7 @@ func TestNoChannel(t *testing.T) {
 	}
 }
 
-// TestAuto: the route to the address chooses among the kernel's devices, and a listener listens on
+// TestAuto: the route to the address selects among the kernel devices, and a listener listens on
 // all of them.
 func TestAuto(t *testing.T) {
 	fakeverbs.Start(t)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// closeLimit bounds the wait for a peer's answer to the end of a connection.
+	// closeLimit bounds the wait for the peer's answer to a disconnect.
 	closeLimit = 3 * time.Second
 	// drainLimit bounds the wait for the device to flush what was posted.
 	drainLimit = 10 * time.Second
 )
 
-// kernelConn is an established connection, or for a UD QP an answer that was sent or received. One
+// kernelConn is an established connection or, for a UD QP, an answer that was sent or received. One
 // goroutine watches it.
 type kernelConn struct {
 	end      *endpoint
@@ -37,7 +37,7 @@ type kernelConn struct {
 	quit chan struct{} // closed by Close
 	done chan struct{} // closed when the connection has ended and the QP is flushed
 	gone chan struct{} // closed when the peer has answered, or need not answer
-	idle chan struct{} // closed when the watcher has ended
+	idle chan struct{} // closed when the watcher returns
 
 	mu       sync.Mutex
 	cause    error // the first known reason
@@ -46,7 +46,7 @@ type kernelConn struct {
 	closing  sync.Once
 }
 
-// arrived tells the provider that the device has moved the QP to RTS, and the depths.
+// arrived notifies the provider that the device has moved the QP to RTS, and sets the depths.
 func (c *kernelConn) arrived() {
 	moved(c.qp, verbs.QPStateRTS, nil)
 	if l, ok := verbs.Ability[verbs.ProviderQPLimiter](c.qp.Provider()); ok {
@@ -66,8 +66,8 @@ func (c *kernelConn) watch(failed <-chan struct{}) {
 	defer close(c.idle)
 	var late <-chan time.Time
 	for {
-		// Before the first wait too: the end may have come together with the event that was waited
-		// for before, whose taking used the token of both.
+		// Events are handled before the first wait too: the end of the connection may have arrived
+		// together with an event awaited earlier, which used up the one token for both.
 		for ev, ok := c.end.take(); ok; ev, ok = c.end.take() {
 			c.handle(ev)
 		}
@@ -104,11 +104,11 @@ func (c *kernelConn) handle(ev rawEvent) {
 			cause = eventError(ev.event, ev.status)
 		}
 		if err := c.qp.Err(); err != nil && !errors.Is(err, verbs.WCWRFlushErr) {
-			cause = err // a QP of iWARP that fails or is closed ends the stream, and that is the event
+			cause = err // an iWARP QP that fails or is closed ends the stream, which causes this event
 		}
 		c.finish(cause)
-		// This is the request or the answer of the peer. If both sides have requested it, each also
-		// answers.
+		// This is the peer's disconnect request, or its answer. If both sides requested it, each
+		// also answers.
 		_ = c.end.call(rawID.disconnect)
 		c.markGone()
 	case EventTimewaitExit:
@@ -118,7 +118,7 @@ func (c *kernelConn) handle(ev rawEvent) {
 		c.finish(eventError(ev.event, ev.status))
 		c.markGone()
 	case EventConnectError, EventUnreachable, EventRejected:
-		// The peer did not receive our acceptance, or left before it could.
+		// The peer did not receive the acceptance, or left before it could.
 		c.finish(eventError(ev.event, ev.status))
 		c.markGone()
 	}
@@ -126,7 +126,7 @@ func (c *kernelConn) handle(ev rawEvent) {
 
 func (c *kernelConn) markGone() { c.answered.Do(func() { close(c.gone) }) }
 
-// finish ends the connection and returns when it has ended. The first call sets the reason.
+// finish disconnects and returns when the connection has ended. The first call sets the reason.
 func (c *kernelConn) finish(cause error) {
 	c.mu.Lock()
 	if c.ending {
@@ -145,8 +145,8 @@ func (c *kernelConn) finish(cause error) {
 		c.markGone()
 		return
 	}
-	// The QP comes first: flushed requests then have the reason, and InfiniBand flushes nothing by
-	// itself. A QP that has a reason keeps it.
+	// The QP comes first: flushed requests then have the reason, and on InfiniBand nothing else
+	// flushes them. A QP that has a reason keeps it.
 	toError(c.qp, cause)
 	_ = c.end.call(rawID.disconnect)
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
@@ -183,15 +183,15 @@ func (c *kernelConn) CloseContext(ctx context.Context) (err error) {
 // Done implements ProviderConn.
 func (c *kernelConn) Done() <-chan struct{} { return c.done }
 
-// Err implements ProviderConn. Completions with errors can be polled before their reason has come
-// here, so the QP is asked.
+// Err implements ProviderConn. Failed completions can be polled before their reason has arrived
+// here, so it asks the QP.
 func (c *kernelConn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause == nil {
 		c.cause = c.qp.Err()
 		if c.dev.iwarp && c.cause == error(verbs.WCWRFlushErr) {
-			c.cause = io.EOF // the device flushed by itself, because the stream has ended
+			c.cause = io.EOF // the device flushed the QP because the stream ended
 		}
 	}
 	return c.cause

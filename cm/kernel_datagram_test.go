@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDatagrams: a UD QP gets the address of its peer's.
+// TestDatagrams: a UD QP receives the address of its peer.
 func TestDatagrams(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	id, qp, other := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD), b.qp(verbs.QPTypeUD)
@@ -53,7 +53,7 @@ func TestDatagrams(t *testing.T) {
 	wait(t, id.Done(), "Done")
 	require.Equal(t, verbs.QPStateRTS, qp.State(), "it may have other correspondents")
 
-	// The same QP once more, and a refusal.
+	// The same QP again, and a refusal.
 	id = b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP})
 	fakeverbs.CMNext("rdma_connect",
 		fakeverbs.CMEvent{Event: int(cm.EventUnreachable), Status: 2, PrivateData: []byte("no")})
@@ -101,15 +101,14 @@ func TestDatagramsOfOneQP(t *testing.T) {
 	require.ErrorIs(t, b.outcome(ended), verbs.ErrClosed)
 }
 
-// TestDatagramsRise: a UD QP that cannot be moved to RTS is neither connected nor a member of a
-// group.
+// TestDatagramsRise: a UD QP that cannot be moved to RTS neither connects nor joins a group.
 func TestDatagramsRise(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	cfg := cm.Config{PortSpace: cm.PortSpaceUDP}
 	for _, c := range []struct {
 		call string
 		nth  int
-	}{{"ibv_query_qp", 2}, {"ibv_modify_qp", 1}, {"ibv_modify_qp", 2}} { // the first query is that of the handle
+	}{{"ibv_query_qp", 2}, {"ibv_modify_qp", 1}, {"ibv_modify_qp", 2}} { // the handle makes the first query
 		bound := func() *verbs.QP {
 			qp := b.qp(verbs.QPTypeUD)
 			require.NoError(t, b.resolve(cfg).BindQP(qp))
@@ -150,7 +149,7 @@ func TestNoDatagrams(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 }
 
-// TestMulticast joins and leaves, also when the ID is closed.
+// TestMulticast joins and leaves, including when the ID is closed.
 func TestMulticast(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	group := netip.MustParseAddr("239.1.2.3")
@@ -215,7 +214,7 @@ func TestMulticast(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }
 
-// TestMulticastJoining: Close of the ID ends a JoinMulticast in progress, which leaves nothing
+// TestMulticastJoining: Close of the ID cancels a JoinMulticast in progress, which leaves nothing
 // behind.
 func TestMulticastJoining(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
@@ -233,8 +232,8 @@ func TestMulticastJoining(t *testing.T) {
 	require.Equal(t, 1, fakeverbs.Calls("rdma_leave_multicast"))
 }
 
-// TestMulticastAndConnect: an ID that fails to connect leaves its groups, and one that has
-// connected can join others.
+// TestMulticastAndConnect: an ID that fails to connect leaves its groups, and a connected ID can
+// join others.
 func TestMulticastAndConnect(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	id, qp := b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}), b.qp(verbs.QPTypeUD)
@@ -280,8 +279,7 @@ func TestMulticastAndConnect(t *testing.T) {
 	require.Equal(t, fakeverbs.Calls("rdma_join_multicast"), fakeverbs.Calls("rdma_leave_multicast"))
 }
 
-// TestResolveGroup: an ID can be resolved to the address of a group, to which there is no single
-// route.
+// TestResolveGroup: an ID can be resolved to the address of a group, which has no single route.
 func TestResolveGroup(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, group := range []string{"239.1.2.3", "ff0e::77"} {

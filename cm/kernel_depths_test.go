@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDepths: the agreed depths are the smaller ones of both sides.
+// TestDepths: the negotiated depths are the smaller ones of both sides.
 func TestDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, c := range []struct{ active, passive, want cm.ConnParam }{
@@ -26,7 +26,7 @@ func TestDepths(t *testing.T) {
 				cm.ConnParam{InitiatorDepth: 8, ResponderResources: 7},
 				cm.ConnParam{InitiatorDepth: 2, ResponderResources: 3}},
 		} {
-			if b.iwarp() { // kernel siw serves the number that the peer asks for
+			if b.iwarp() { // kernel siw serves as many as the peer requests
 				c.want.InitiatorDepth = c.active.InitiatorDepth
 			}
 			active, passive := b.join(b.qp(0), b.qp(0), c.active, c.passive)
@@ -45,8 +45,8 @@ func TestDepths(t *testing.T) {
 	})
 }
 
-// TestDepthsOfTheEvent: kernel siw reports the depths of its own side. If they are more than we
-// asked for, we use what we asked for.
+// TestDepthsOfTheEvent: kernel siw reports the depths of its own side. If they exceed what this
+// side requested, the requested depths are used.
 func TestDepthsOfTheEvent(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	for _, c := range []struct{ own, told, ord int }{{2, 9, 2}, {9, 4, 4}} {
@@ -115,7 +115,7 @@ func TestSilentDepths(t *testing.T) {
 	})
 }
 
-// TestHalfSilentDepths: if one of the depths is not 0, the peer has sent both.
+// TestHalfSilentDepths: if either depth is not 0, the peer has sent both.
 func TestHalfSilentDepths(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, param := range []cm.ConnParam{{InitiatorDepth: cm.None, ResponderResources: 5},
@@ -134,7 +134,7 @@ func TestHalfSilentDepths(t *testing.T) {
 }
 
 // TestDepthsAreKept: kernel siw, which moves the QP itself, accepts as many Reads as the peer
-// serves. The provider posts only as many at a time as we asked for.
+// serves. The provider keeps only as many outstanding as this side requested.
 func TestDepthsAreKept(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	pd, err := b.vctx.AllocPD()

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCancelInEveryPhase: a call ends with its context, and leaves nothing behind.
+// TestCancelInEveryPhase: a call returns when its context is done, and leaves nothing behind.
 func TestCancelInEveryPhase(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		for _, phase := range []string{"rdma_resolve_addr", "rdma_resolve_route"} {
@@ -47,7 +47,7 @@ func TestCancelInEveryPhase(t *testing.T) {
 	})
 }
 
-// TestCloseInEveryPhase: Close of the ID ends its call.
+// TestCloseInEveryPhase: Close of the ID cancels its call.
 func TestCloseInEveryPhase(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp := b.resolve(cm.Config{}), b.qp(0)
@@ -72,7 +72,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 	})
 }
 
-// TestEndsOfAConnection: either side ends a connection; both have the reason, and both answer.
+// TestEndsOfAConnection: either side can end a connection; both have the reason, and both answer.
 func TestEndsOfAConnection(t *testing.T) {
 	for name, end := range map[string]func(b *bench, active *cm.ID, id uint32){
 		"Removal": func(b *bench, _ *cm.ID, id uint32) {
@@ -121,7 +121,7 @@ func TestEndsOfAConnection(t *testing.T) {
 	}
 }
 
-// TestBrokenStream: on iWARP an end that the peer did not request has its own error.
+// TestBrokenStream: on iWARP, an end that the peer did not request has its own error.
 func TestBrokenStream(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{PrivateData: []byte("me")})
@@ -154,7 +154,7 @@ func TestDoneIsDrained(t *testing.T) {
 	for range 2 {
 		go func() { disconnected <- active.Disconnect() }()
 	}
-	// Each QP gets a mark, which the device will flush as the last.
+	// Each QP gets a marker that the device flushes last.
 	b.until("the drains", func() bool { return fakeverbs.Calls("ibv_post_recv") == before+2 })
 	for _, id := range []*cm.ID{active, passive} {
 		select {
@@ -182,8 +182,8 @@ func TestDoneIsDrained(t *testing.T) {
 	}
 }
 
-// TestOrderOfTheEnd: when the peer is notified, the QP has failed with the reason, and its requests
-// are flushed.
+// TestOrderOfTheEnd: by the time the peer is notified, the QP has failed with the reason, and its
+// requests are flushed.
 func TestOrderOfTheEnd(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		b.Cleanup(fakeverbs.Release)
@@ -219,8 +219,8 @@ func failedOf(t *testing.T, qp *verbs.QP) <-chan struct{} {
 	return w.Failed()
 }
 
-// TestFlushIsNoReason: kernel siw flushes when the stream has ended. The connection waits for the
-// event with the reason, but not forever.
+// TestFlushIsNoReason: kernel siw flushes when the stream ends. The connection waits for the event
+// with the reason, but not forever.
 func TestFlushIsNoReason(t *testing.T) {
 	for name, late := range map[string]bool{"the event comes": false, "no event comes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestFlushIsNoReason(t *testing.T) {
 }
 
 // TestInitiatorIsTold: kernel siw can withhold the first answer from the active side until its QP
-// sends once more.
+// sends again.
 func TestInitiatorIsTold(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	active, _ := b.pair(cm.ConnParam{})
@@ -264,7 +264,7 @@ func TestBothDisconnect(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{})
 	peer := b.idOf(passive.QP()).ID
-	fakeverbs.CMNext("rdma_disconnect", silence) // under way
+	fakeverbs.CMNext("rdma_disconnect", silence) // in flight
 	require.NoError(t, active.Disconnect())
 	require.NoError(t, passive.Disconnect())
 	b.until("the answer", func() bool {
@@ -273,8 +273,8 @@ func TestBothDisconnect(t *testing.T) {
 	})
 }
 
-// TestErrOfAFlush: after a completion with an error has been polled, Err returns the reason, even
-// if its event comes later.
+// TestErrOfAFlush: once a failed completion has been polled, Err returns the reason, even if its
+// event arrives later.
 func TestErrOfAFlush(t *testing.T) {
 	for status, want := range map[verbs.WCStatus]map[string]error{
 		verbs.WCWRFlushErr: {"fake0": verbs.WCWRFlushErr, "fake1": io.EOF},
@@ -310,7 +310,7 @@ func TestErrOfAFlush(t *testing.T) {
 	}
 }
 
-// TestErrOfAFlushAtThePassiveSide is like that of the active one.
+// TestErrOfAFlushAtThePassiveSide is TestErrOfAFlush for the passive side.
 func TestErrOfAFlushAtThePassiveSide(t *testing.T) {
 	b := newBench(t, "fake1", "198.51.100.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{})
@@ -329,7 +329,7 @@ func TestErrOfAFlushAtThePassiveSide(t *testing.T) {
 	wait(t, passive.Done(), "Done")
 }
 
-// TestQPIsClosed: a connection ends with its QP.
+// TestQPIsClosed: a connection ends when its QP is closed.
 func TestQPIsClosed(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		active, passive := b.pair(cm.ConnParam{})
@@ -353,7 +353,7 @@ func TestPeerDoesNotAnswer(t *testing.T) {
 	wait(t, passive.Done(), "the peer's Done")
 }
 
-// TestRequestOfAPeerThatLeft: the kernel's event for a peer that has gone ends its request.
+// TestRequestOfAPeerThatLeft: the kernel's event for a departed peer ends its request.
 func TestRequestOfAPeerThatLeft(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)

@@ -25,12 +25,12 @@ type endpoint struct {
 	raw   rawID
 	dead  bool
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	events   []rawEvent
-	accept   func(rawEvent) (taken bool, private []byte) // of a listener: reports whether it takes a request
+	accept   func(rawEvent) (taken bool, private []byte) // of a listener: reports whether it accepts a request
 	groups   map[uintptr]membership                      // multicast groups, from joining until leaving
 	lastJoin uintptr
-	wake     chan struct{} // holds a token when there are events
+	wake     chan struct{} // holds a token while there are events
 }
 
 // call runs a call of librdmacm on the ID.
@@ -43,7 +43,8 @@ func (e *endpoint) call(f func(rawID) error) error {
 	return f(e.raw)
 }
 
-// callError is an error of call, with the name of the call and the device of the ID, if it has one.
+// callError adds the name of the librdmacm function to an error of call, and the ID's device, if it
+// has one.
 func (e *endpoint) callError(call string, err error) error {
 	if err == nil {
 		return nil
@@ -51,7 +52,7 @@ func (e *endpoint) callError(call string, err error) error {
 	return callError(call, e.where().device, err)
 }
 
-// callError makes for example "rdma_connect on siw0: cannot allocate memory (ENOMEM)".
+// callError returns for example "rdma_connect on siw0: cannot allocate memory (ENOMEM)".
 func callError(call, device string, err error) error {
 	if device != "" {
 		call += " on " + device
@@ -66,15 +67,15 @@ func callError(call, device string, err error) error {
 }
 
 // destroy frees the ID and drops its events. It waits for calls in progress; a connect of kernel
-// siw can take long.
+// siw can block for long.
 func (e *endpoint) destroy() {
 	if e.free() {
 		e.ch.end()
 	}
 }
 
-// free does what destroy does, but does not end the channel. If it reports true, the channel must
-// be ended.
+// free is destroy without closing the channel. If it returns true, the caller must call end on the
+// channel.
 func (e *endpoint) free() (last bool) {
 	e.guard.Lock()
 	defer e.guard.Unlock()
@@ -83,7 +84,7 @@ func (e *endpoint) free() (last bool) {
 	}
 	e.dead = true
 	e.ch.remove(e)
-	for _, m := range e.memberships() { // librdmacm would not free them
+	for _, m := range e.memberships() { // librdmacm does not free them
 		_ = e.raw.leave(m.at)
 	}
 	_ = e.raw.destroy()
@@ -98,7 +99,7 @@ func (e *endpoint) refuse(private []byte) {
 	}
 }
 
-// deliver keeps an event.
+// deliver queues an event.
 func (e *endpoint) deliver(ev rawEvent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,14 +107,14 @@ func (e *endpoint) deliver(ev rawEvent) {
 	case EventMulticastJoin, EventMulticastError:
 		select {
 		case e.groups[ev.group].answer <- ev:
-		default: // an error after the join: leaving the group is up to the program
+		default: // an error after the join: the program must leave the group
 		}
 		return
 	case EventAddrChange:
-		return // the connection continues, and bonding causes many of these events
+		return // the connection continues, and bonding causes many of these
 	}
 	if !ev.event.known() {
-		return // an event of a newer kernel: for every end there is also a known event
+		return // from a newer kernel; a connection never ends without a known event
 	}
 	e.events = append(e.events, ev)
 	queue.Signal(e.wake)
@@ -126,8 +127,8 @@ func (e *endpoint) setAccept(accept func(rawEvent) (taken bool, private []byte))
 	e.accept = accept
 }
 
-// offer passes a request to the listener. If that does not take it, offer returns the private data
-// of the refusal.
+// offer passes a request to the listener. If the listener does not accept it, offer returns the
+// private data of the refusal.
 func (e *endpoint) offer(ev rawEvent) (taken bool, private []byte) {
 	e.mu.Lock()
 	accept := e.accept
@@ -138,7 +139,7 @@ func (e *endpoint) offer(ev rawEvent) (taken bool, private []byte) {
 	return accept(ev)
 }
 
-// take returns the oldest event.
+// take removes and returns the oldest event.
 func (e *endpoint) take() (rawEvent, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,7 +151,7 @@ func (e *endpoint) take() (rawEvent, bool) {
 	return ev, true
 }
 
-// next waits for an event. It ends with ctx.Err(), and with ErrClosed when stop is closed.
+// next waits for an event. It returns ctx.Err() if ctx is done, and ErrClosed if stop is closed.
 func (e *endpoint) next(ctx context.Context, stop <-chan struct{}) (rawEvent, error) {
 	for {
 		if ev, ok := e.take(); ok {

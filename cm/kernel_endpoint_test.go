@@ -39,8 +39,8 @@ func (b *bench) endpoints(active, passive cm.EndpointConfig) (a, p *cm.Endpoint)
 	return a, p
 }
 
-// TestKernelEndpoint: messages and Writes arrive, and Shutdown reads from the peer if that is the
-// only confirmation.
+// TestKernelEndpoint: messages and Writes arrive, and Shutdown reads from the peer if there is no
+// other confirmation.
 func TestKernelEndpoint(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.Loopback(true)
@@ -93,7 +93,7 @@ func TestKernelEndpoint(t *testing.T) {
 	})
 }
 
-// TestKernelShutdownBoth: the two sides agree in private data also where these are padded, each
+// TestKernelShutdownBoth: the two sides negotiate in private data even where these are padded, each
 // writes one word of the other's memory, and both get nil.
 func TestKernelShutdownBoth(t *testing.T) {
 	eachFake(t, func(b *bench) {
@@ -115,7 +115,7 @@ func TestKernelShutdownBoth(t *testing.T) {
 			case !wr.Recv && wr.Opcode == uint32(verbs.WRRDMARead):
 				reads++
 			case !wr.Recv && wr.Opcode == uint32(verbs.WRRDMAWrite) && len(wr.SGEs) == 1:
-				// The Write with which siw's initiator shows itself has no elements.
+				// The Write by which siw's initiator sends first has no elements.
 				writes++
 			}
 		}
@@ -128,7 +128,7 @@ func TestKernelShutdownBoth(t *testing.T) {
 	})
 }
 
-// TestKernelEndpointSendOps: an endpoint can ask for a QP that has Atomic Writes.
+// TestKernelEndpointSendOps: an endpoint can request a QP with Atomic Writes.
 func TestKernelEndpointSendOps(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.Loopback(true)
@@ -159,7 +159,7 @@ func TestKernelEndpointSendOps(t *testing.T) {
 	})
 }
 
-// TestKernelEndpointPortTaken: librdmacm may choose a local port that is in use.
+// TestKernelEndpointPortTaken: librdmacm may select a local port that is in use.
 func TestKernelEndpointPortTaken(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		dial := func(cfg cm.Config, ecfg cm.EndpointConfig) error {
@@ -240,7 +240,7 @@ func TestKernelEndpointStepFails(t *testing.T) {
 	})
 }
 
-// TestEndpointAlloc: a Do, and a message from Send to Recv, allocate nothing, on a device whose
+// TestEndpointAlloc: a Do, and a message from Send to Recv, allocate nothing on a device whose
 // requests complete at once.
 func TestEndpointAlloc(t *testing.T) {
 	if race.Enabled {
@@ -266,7 +266,7 @@ func TestEndpointAlloc(t *testing.T) {
 		if _, err := p.Recv(ctx, buf); err != nil {
 			t.Fatal(err)
 		}
-		if n++; n%30 < 10 { // so that credits go with a Send, and alone
+		if n++; n%30 < 10 { // so that credits are sent both with a Send and alone
 			if err := p.Send(ctx, text); err != nil {
 				t.Fatal(err)
 			}
@@ -277,8 +277,8 @@ func TestEndpointAlloc(t *testing.T) {
 	}))
 }
 
-// TestKernelCredit: the peer is told of receives by few Writes, none of them while there are no
-// messages, and a sender that is faster waits.
+// TestKernelCredit: receives are advertised by few Writes, and by none while there are no messages;
+// a faster sender waits.
 func TestKernelCredit(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.Loopback(true)
@@ -299,7 +299,7 @@ func TestKernelCredit(t *testing.T) {
 			require.NoError(b, takeNumber(ctx, p, n))
 		}
 		require.Equal(b, 120/12, writes())
-		for n := range 80 { // to and fro
+		for n := range 80 { // back and forth
 			require.NoError(b, a.Send(ctx, number(n)))
 			require.NoError(b, takeNumber(ctx, p, n))
 			require.NoError(b, p.Send(ctx, number(n)))

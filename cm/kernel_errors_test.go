@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestErrorsOfCalls: the error of a call of librdmacm has the name of the call, the device as soon
-// as it is known, the address and the reason; EOPNOTSUPP has its name.
+// TestErrorsOfCalls: the error of a librdmacm call has the name of the call, the device once it is
+// known, the address and the reason; EOPNOTSUPP has its name.
 func TestErrorsOfCalls(t *testing.T) {
 	resolve := func(cfg cm.Config) func(b *bench) error {
 		return func(b *bench) error {
@@ -56,8 +56,8 @@ func TestErrorsOfCalls(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, call, text string // text begins with the call; " on DEVICE" and the reason follow
-		noDevice         bool   // none is known
-		ib               bool   // not of iWARP
+		noDevice         bool   // no device is known
+		ib               bool   // not on iWARP
 		space            cm.PortSpace
 		do               func(b *bench) error
 	}{
@@ -148,7 +148,7 @@ func TestErrorsOfCalls(t *testing.T) {
 		require.NoError(t, device(t, "fake0").CloseShared())
 	})
 	t.Run("event", func(t *testing.T) {
-		// An event that cannot be taken at once is taken later.
+		// An event that cannot be read at once is read later.
 		b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 		before := fakeverbs.Calls("rdma_get_cm_event")
 		fakeverbs.Fail("rdma_get_cm_event", 1, syscall.ENOMEM)

@@ -51,7 +51,7 @@ func TestResolveEvents(t *testing.T) {
 	})
 }
 
-// TestResolveAgain: requests to the kernel are repeated as long as there is time.
+// TestResolveAgain: requests to the kernel are repeated while there is time.
 func TestResolveAgain(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	late := fakeverbs.CMEvent{Event: int(cm.EventAddrError), Status: -int(syscall.ETIMEDOUT)}
@@ -92,7 +92,7 @@ func TestCallsFail(t *testing.T) {
 	})
 }
 
-// TestPassiveCallsFail: a failure of the passive side refuses the request.
+// TestPassiveCallsFail: after a failure on the passive side the request is refused.
 func TestPassiveCallsFail(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		calls := []string{"rdma_accept"}
@@ -147,7 +147,7 @@ func TestConnectEvents(t *testing.T) {
 			{cm.EventRejected, 99, nil, "code 99"},
 		} {
 			if b.iwarp() && c.ev == cm.EventRejected {
-				continue // it has one reason
+				continue // it has only one reason
 			}
 			fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(c.ev), Status: c.status})
 			qp := b.qp(0)
@@ -164,8 +164,8 @@ func TestConnectEvents(t *testing.T) {
 	})
 }
 
-// TestStatus: a negative status is an errno. Of -1, with which librdmacm tells that it could not do
-// its own part of an event, the errno is in errno.
+// TestStatus: a negative status is an errno. For -1, by which librdmacm reports that its own part
+// of an event failed, the code is in errno.
 func TestStatus(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, c := range []struct {
@@ -196,7 +196,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestNobodyListens: without a listener the peer refuses, on both kinds of devices.
+// TestNobodyListens: without a listener the connection is refused, on both kinds of devices.
 func TestNobodyListens(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: int(cm.EventRejected), Status: 8})

@@ -19,7 +19,6 @@ import (
 )
 
 // The tests of the files kernel_* run with a replacement of the libraries that needs no device.
-// They cover every event, every failure, and the end of a call in every phase.
 
 // fakes are the two devices: one that follows InfiniBand, one that is like kernel siw.
 var fakes = []struct{ name, ip string }{{"fake0", "192.0.2.1"}, {"fake1", "198.51.100.1"}}
@@ -115,7 +114,7 @@ func (b *bench) pair(param cm.ConnParam) (active, passive *cm.ID) {
 	return b.join(b.qp(0), b.qp(0), param, cm.ConnParam{})
 }
 
-// join connects two QPs that are there.
+// join connects two existing QPs.
 func (b *bench) join(qp, other *verbs.QP, param, answer cm.ConnParam) (active, passive *cm.ID) {
 	b.Helper()
 	id := b.resolve(cm.Config{})
@@ -133,7 +132,7 @@ func (b *bench) join(qp, other *verbs.QP, param, answer cm.ConnParam) (active, p
 	return id, passive
 }
 
-// last is the newest id of librdmacm in a state.
+// last returns librdmacm's newest id in a state.
 func last(t *testing.T, state fakeverbs.CMState) (found fakeverbs.CMID) {
 	t.Helper()
 	for _, id := range fakeverbs.CMIDs() {

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// A fault is a difference between what librdmacm promises and a driver, or the kernel's connection
-// manager. faults lists all of them, with the rules by which the code for all devices corrects
-// them; docs/support.md says what a program sees.
+// A fault is a deviation of a driver, or of the kernel's connection manager, from what librdmacm
+// promises. faults lists all of them, with the rules by which the device-independent code corrects
+// them; docs/support.md describes what a program sees.
 type fault struct {
 	id    string
 	what  string
 	where string // the file of the kernel and the function
-	// kernels are the Linux versions that have it, by a test or by their source. Others were not
-	// looked at.
+	// kernels are the Linux versions that have it, according to a test or to their source. Other
+	// versions were not examined.
 	kernels string
 	of      deviceKind
 	rules   rules
-	always  string // the function that corrects it on every device, without a rule
+	always  string // the function that corrects it on every device without a rule
 }
 
-// deviceKind says for which devices a fault is corrected: for all if that costs the others nothing,
-// or if it has to be decided before the device is known.
+// deviceKind says for which devices a fault is corrected: for all if the correction costs the
+// others nothing, or if it must be decided before the device is known.
 type deviceKind int
 
 const (
@@ -31,15 +31,15 @@ const (
 	iwarpDevices
 )
 
-// rules is what the code for all devices does differently because of faults. The zero value is what
-// librdmacm promises.
+// rules says what the device-independent code does differently because of faults. The zero value is
+// what librdmacm promises.
 type rules struct {
-	privateData   int           // limit of private data in bytes; 0 = what the protocol has room for
-	silentDepths  bool          // depths that the peer did not send are 0
-	portRetries   int           // other local ports to try if the one that librdmacm chose is in use
-	connectBlocks time.Duration // how long to wait until an ID is freed whose rdma_connect may block
-	reasonLate    time.Duration // how long to wait for the event with the reason of a flush
-	neighbourStep time.Duration // limit of one search for a neighbour
+	privateData   int           // limit of private data in bytes; 0 = the protocol's limit
+	silentDepths  bool          // depths that the peer did not send are reported as 0
+	portRetries   int           // how many other local ports to try if the one that librdmacm selected is in use
+	connectBlocks time.Duration // how long to wait for an ID with a blocking rdma_connect to be freed
+	reasonLate    time.Duration // how long to wait for the event with the reason for a flush
+	neighbourStep time.Duration // timeout of one neighbour lookup
 }
 
 const both = "6.1, 6.12"
@@ -67,7 +67,7 @@ var faults = []fault{
 		where: "core/cma.c cma_check_port", kernels: both, always: "listenEnd"},
 }
 
-// rulesOf returns the rules for a kind of device: those of its own faults and of those of all.
+// rulesOf returns the rules for a kind of device: its own, and those for all devices.
 func rulesOf(kind deviceKind) (all rules) {
 	for _, f := range faults {
 		if f.of == allDevices || f.of == kind {
@@ -77,7 +77,7 @@ func rulesOf(kind deviceKind) (all rules) {
 	return all
 }
 
-// and joins rules that do not overlap.
+// and combines rules that do not overlap.
 func (r rules) and(o rules) rules {
 	return rules{
 		privateData:   cmp.Or(r.privateData, o.privateData),
@@ -89,5 +89,5 @@ func (r rules) and(o rules) rules {
 	}
 }
 
-// anyRules are the rules where the device is not known yet.
+// anyRules are the rules that apply before the device is known.
 var anyRules = rulesOf(allDevices)

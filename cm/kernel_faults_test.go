@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFaults: docs/support.md has each fault. A fault has one rule, which is in force for its
-// devices only, and a rule has one fault.
+// TestFaults: docs/support.md lists each fault. A fault has one rule, which applies only to its
+// devices, and a rule has one fault.
 func TestFaults(t *testing.T) {
 	doc, err := os.ReadFile("../docs/support.md")
 	require.NoError(t, err)

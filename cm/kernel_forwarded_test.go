@@ -18,8 +18,8 @@ const forwardedVariable = "GOVERBS_TEST_FORWARDED"
 
 func forwarded() bool { return os.Getenv(forwardedVariable) != "" }
 
-// TestForwarded runs the tests of this package that use a device once more, in a process of its
-// own, on a device that only forwards to another one.
+// TestForwarded runs the tests of this package that use a device again, in a separate process, on a
+// device that only forwards to another one.
 func TestForwarded(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

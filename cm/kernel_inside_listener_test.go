@@ -73,15 +73,15 @@ func TestEveryAcceptIsWoken(t *testing.T) {
 	for range n {
 		l.waiting = append(l.waiting, &kernelRequest{end: asking(t, l).end, ps: l.ps, device: "fake0", vctx: l.vctx})
 	}
-	l.wakeLocked() // both arrive before a call of Accept takes the token
+	l.wakeLocked() // both arrive before a call of Accept receives the token
 	l.mu.Unlock()
 	for range n {
 		require.NoError(t, <-got)
 	}
 }
 
-// TestAllIDsAreForgotten: the channel keeps no record of freed IDs, and a goroutine without events
-// sleeps.
+// TestAllIDsAreForgotten: the channel retains nothing of freed IDs, and its goroutine sleeps while
+// there are no events.
 func TestAllIDsAreForgotten(t *testing.T) {
 	vctx := insideContext(t)
 	l := insideListener(t, vctx)
@@ -102,8 +102,8 @@ func TestAllIDsAreForgotten(t *testing.T) {
 	require.Same(t, ch, shared.ch, "the listener has it still")
 }
 
-// TestRefusalIsTheLast: the dispatcher refuses a request after everything else has been closed, and
-// the channel is freed.
+// TestRefusalIsTheLast: the dispatcher refuses a request after everything else is closed, and the
+// channel is freed.
 func TestRefusalIsTheLast(t *testing.T) {
 	vctx := insideContext(t)
 	t.Cleanup(fakeverbs.Release)
@@ -137,7 +137,7 @@ func TestEventOfAnIDThatIsGone(t *testing.T) {
 	fakeverbs.Hold("rdma_destroy_id")
 	closed := make(chan error, 1)
 	go func() { closed <- id.Close() }()
-	until(t, fakeverbs.Holding) // the ID still exists, its endpoint does not
+	until(t, fakeverbs.Holding) // the ID still exists, but not its endpoint
 	taken := fakeverbs.Calls("rdma_ack_cm_event")
 	require.True(t, fakeverbs.InjectCM(ids[len(ids)-1].ID, fakeverbs.CMEvent{Event: int(EventAddrChange)}))
 	until(t, func() bool { return fakeverbs.Calls("rdma_ack_cm_event") > taken })
@@ -161,7 +161,7 @@ func TestZonesByNumber(t *testing.T) {
 	require.Equal(t, "1000000000", zoneOf(1_000_000_000), "of an interface that is gone")
 }
 
-// TestErrnoWithoutAName is told by its text alone.
+// TestErrnoWithoutAName: such an errno is reported by its text alone.
 func TestErrnoWithoutAName(t *testing.T) {
 	require.EqualError(t, callError("rdma_connect", "", syscall.Errno(4000)), "rdma_connect: errno 4000")
 	require.EqualError(t, callError("rdma_connect", "fake0", errors.New("no")), "rdma_connect on fake0: no")

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Tests of what is visible from outside only by its time or memory.
+// Tests of behavior that shows outside the package only in time or memory.
 
 // insideQP makes a QP on fake0.
 func insideQP(t *testing.T, vctx *verbs.Context, typ verbs.QPType) *verbs.QP {
@@ -48,7 +48,7 @@ func insideContextOf(t *testing.T, device string) *verbs.Context {
 	return vctx
 }
 
-// accepts accepts the next request with a QP. The channel gets the ID, nil if that fails.
+// accepts accepts the next request with a QP. The channel receives the ID, nil if that fails.
 func accepts(ctx context.Context, ln *Listener, qp *verbs.QP) <-chan *ID {
 	passive := make(chan *ID, 1)
 	go func() {
@@ -108,8 +108,8 @@ func TestNothingToWaitFor(t *testing.T) {
 	require.NoError(t, id.Close())
 }
 
-// TestEventOfAClosedQP: a QP of iWARP that is closed ends the stream. The watcher may see the event
-// of that first, but the QP has the reason.
+// TestEventOfAClosedQP: an iWARP QP that is closed ends the stream. The watcher may see that event
+// first, but the QP has the reason.
 func TestEventOfAClosedQP(t *testing.T) {
 	vctx := insideContextOf(t, "fake1")
 	ctx := t.Context()
@@ -124,7 +124,7 @@ func TestEventOfAClosedQP(t *testing.T) {
 	require.NotNil(t, p)
 	c := id.conn.(*kernelConn)
 	close(c.quit)
-	<-c.idle // the watcher has ended
+	<-c.idle // the watcher has returned
 	require.NoError(t, qp.Close())
 	<-p.Done()
 	c.quit, c.idle = make(chan struct{}), make(chan struct{})
@@ -137,7 +137,7 @@ func TestEventOfAClosedQP(t *testing.T) {
 	require.NoError(t, ln.Close())
 }
 
-// TestGroupsAreForgotten: an ID keeps no record of the groups that it has left or could not join.
+// TestGroupsAreForgotten: an ID retains nothing of groups that it left or could not join.
 func TestGroupsAreForgotten(t *testing.T) {
 	vctx := insideContext(t)
 	id, err := Resolve(t.Context(), "192.0.2.1:7", Config{Context: vctx, PortSpace: PortSpaceUDP})
@@ -168,7 +168,7 @@ func TestGroupsAreForgotten(t *testing.T) {
 	require.Empty(t, end.memberships())
 }
 
-// TestEndpointIsForgotten: the channel keeps no record of an ID that could not be made.
+// TestEndpointIsForgotten: the channel retains nothing of an ID that could not be created.
 func TestEndpointIsForgotten(t *testing.T) {
 	vctx := insideContext(t)
 	ln, err := Listen(t.Context(), "192.0.2.1:0", Config{Context: vctx})
@@ -184,13 +184,13 @@ func TestEndpointIsForgotten(t *testing.T) {
 	require.Equal(t, 1, ch.refs)
 }
 
-// TestEndWithEstablished: an end whose event comes together with the one that the connection is
-// there is not missed.
+// TestEndWithEstablished: the end of a connection is not missed if its event arrives together with
+// ESTABLISHED.
 func TestEndWithEstablished(t *testing.T) {
 	end := &endpoint{wake: make(chan struct{}, 1)}
 	end.deliver(rawEvent{event: EventEstablished})
 	end.deliver(rawEvent{event: EventTimewaitExit})
-	<-end.wake // as next does when both have come since it looked
+	<-end.wake // as next does when both have arrived since its last check
 	ev, ok := end.take()
 	require.True(t, ok)
 	require.Equal(t, EventEstablished, ev.event)

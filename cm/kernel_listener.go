@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kernelListener is an ID that listens. On the wildcard address it is two, one for each address
-// family. It serves one device, or all devices of the kernel that have its address.
+// kernelListener is a listening ID. For the wildcard address it is two IDs, one per address family.
+// It serves one device, or all kernel devices that have its address.
 type kernelListener struct {
 	ends       []*endpoint
 	ps         PortSpace
@@ -32,7 +32,7 @@ type kernelListener struct {
 	closed  chan struct{}
 }
 
-// listenKernel listens on an address of the kernel's devices, or of vctx's.
+// listenKernel listens on an address of the kernel devices, or of the device of vctx.
 func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.Context) (deviceLister, error) {
 	if err := librdmacm.load(); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func listenKernel(ctx context.Context, address string, cfg Config, vctx *verbs.C
 	return nil, first
 }
 
-// listenIP listens on an address, or on those of both families if it is not valid.
+// listenIP listens on an address, or on both wildcard addresses if at is not valid.
 func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister, error) {
 	l := &kernelListener{ps: cfg.PortSpace, vctx: vctx, backlog: cfg.Backlog, ackTimeout: cfg.AckTimeout,
 		more: make(chan struct{}, 1), closed: make(chan struct{})}
@@ -89,9 +89,9 @@ func listenIP(at netip.AddrPort, cfg Config, vctx *verbs.Context) (deviceLister,
 	return l, nil // without IPv6 on this host it listens on IPv4 only
 }
 
-// kernelBacklog asks for the maximum of the kernel, 1,024 requests. The limit of the program is
-// enforced by offer, which refuses further requests: on InfiniBand the kernel does not answer a
-// request for which it has no room, and the peer notices that only seconds later.
+// kernelBacklog requests the kernel's maximum, 1,024 requests. offer enforces the program's limit
+// by refusing further requests: on InfiniBand the kernel does not answer a request for which it has
+// no room, and the peer notices only seconds later.
 const kernelBacklog = 0
 
 // listen adds an ID.
@@ -114,14 +114,14 @@ func (l *kernelListener) listenEnd(end *endpoint, at netip.AddrPort, cfg *Config
 		return err
 	}
 	if err := end.call(func(id rawID) error { return id.bind(at) }); err != nil {
-		// If one of two addresses is the wildcard, the kernel's word for a port that is in use is
+		// If one of two addresses is the wildcard, the kernel reports a port in use as
 		// EADDRNOTAVAIL (cma_check_port). 0.0.0.0 itself is always available.
 		if at.Addr() == netip.IPv4Unspecified() && errors.Is(err, syscall.EADDRNOTAVAIL) {
 			err = syscall.EADDRINUSE
 		}
 		return noWay(kernelAddr{at, l.ps}, end.callError("rdma_bind_addr", err))
 	}
-	// Bound to an address of one device; the wildcard is bound to none.
+	// The ID is bound to an address of one device, or to none for the wildcard.
 	if name := end.where().device; name != "" {
 		vctx, err := kernelContext(l.vctx, name, fmt.Sprintf("the address %v is", at.Addr()))
 		if err != nil {
@@ -143,7 +143,7 @@ func (l *kernelListener) destroy() {
 	}
 }
 
-// offer takes a request from the dispatcher, or returns the private data of the refusal.
+// offer accepts a request from the dispatcher, or returns the private data of the refusal.
 func (l *kernelListener) offer(ev rawEvent) (taken bool, private []byte) {
 	place := ev.end.where()
 	if l.vctx != nil && kernelName(l.vctx.Device()) != place.device {
@@ -194,7 +194,7 @@ func (l *kernelListener) devices() []*verbs.Device {
 	if l.vctx != nil {
 		return []*verbs.Device{l.vctx.Device()}
 	}
-	all, _ := verbs.Devices() // after an error there are none to return
+	all, _ := verbs.Devices() // after an error there is none to return
 	var ours []*verbs.Device
 	for _, d := range all {
 		if ofKernel(d) {
@@ -216,8 +216,7 @@ func (l *kernelListener) Accept(ctx context.Context) (ProviderRequest, error) {
 			if err == nil {
 				return r, nil
 			}
-			// The device of this request cannot be opened. Another request may be on another
-			// device.
+			// The device of this request cannot be opened. Other requests may be on other devices.
 			_ = r.Reject(nil)
 			continue
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRequestOfAnotherDevice: a wildcard listener of one device does not take requests of another
-// one.
+// TestRequestOfAnotherDevice: a wildcard listener on one device does not accept requests on
+// another.
 func TestWildcard(t *testing.T) {
 	fakeverbs.Start(t)
 	vctx, err := device(t, "fake1").Open()
@@ -58,7 +58,7 @@ func TestWildcard(t *testing.T) {
 	require.Equal(t, "seen", string(re.PrivateData[:4]))
 }
 
-// TestWrongDevice: another device than the configured one may have the route to an address.
+// TestWrongDevice: a device other than the configured one may have the route to an address.
 func TestWrongDevice(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, call := range []func() error{
@@ -90,7 +90,7 @@ func TestPortTries(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE, "the port that was asked for")
 }
 
-// TestBacklog: up to Backlog requests wait, in their order; further ones are refused.
+// TestBacklog: up to Backlog requests wait, in order; further ones are refused.
 func TestBacklog(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		ln, err := cm.Listen(soon(b.T), net.JoinHostPort(b.ip, "0"), cm.Config{Context: b.vctx, Backlog: 3})
@@ -138,7 +138,7 @@ func TestBacklog(t *testing.T) {
 }
 
 // TestRequestOfNoDevice: a request on a device that cannot be opened is refused, and the next one
-// is taken.
+// is accepted.
 func TestRequestOfNoDevice(t *testing.T) {
 	auto(t)
 	ln, err := cm.Listen(soon(t), ":0", cm.Config{}) // opens fake0
@@ -171,7 +171,8 @@ func TestRequestOfNoDevice(t *testing.T) {
 	require.NoError(t, b.outcome(accepted))
 }
 
-// TestRequestOfAClosedContext: a request whose device's context the program has closed is refused.
+// TestRequestOfAClosedContext: a request is refused if the program has closed the context of its
+// device.
 func TestRequestOfAClosedContext(t *testing.T) {
 	fakeverbs.Start(t)
 	vctx, err := device(t, "fake0").Open()
@@ -217,8 +218,8 @@ func TestRequestAtAClosingListener(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce: connections that share the event channel do not wait for each other, also if the
-// application of one of them is slow.
+// TestManyAtOnce: connections that share the event channel do not wait for each other, even if the
+// program of one is slow.
 func TestManyAtOnce(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		fakeverbs.CMNext("rdma_connect", fakeverbs.CMEvent{Event: fakeverbs.NoEvent})

@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hosts makes names resolve to addresses, in this order, until the test ends.
+// hosts makes names resolve to these addresses, in order, until the test ends.
 func hosts(t *testing.T, names map[string][]string) {
 	before := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = before })
@@ -124,8 +124,8 @@ func TestResolveHost(t *testing.T) {
 	require.Equal(t, before+1, fakeverbs.Calls("rdma_resolve_addr"), "there is no time for the other one")
 }
 
-// TestListenHost: a listener takes the first address of its host that a device has and that is
-// free. If the port is in use, it takes none.
+// TestListenHost: a listener uses the first address of its host that a device has and that is free.
+// If the port is in use, it uses none.
 func TestListenHost(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	hosts(t, map[string][]string{
@@ -156,7 +156,7 @@ func TestListenHost(t *testing.T) {
 	_, err = listen(soon(t), "both.example.", "7306")
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 
-	// If the context ends during the first call, neither another address nor another port is tried.
+	// If the context is done during the first call, no other address or port is tried.
 	t.Cleanup(fakeverbs.Release)
 	for _, c := range []struct{ host, port string }{{"later.example.", "7306"}, {"192.0.2.1", "0"}} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -202,7 +202,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestEnds: both sides name the same two ends, before and after the connection is made.
+// TestEnds: both sides report the same two addresses, before and after connecting.
 func TestEnds(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
@@ -229,12 +229,12 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// stale is a context whose deadline is over, but which is not done yet.
+// stale is a context whose deadline has passed, but which is not done yet.
 type stale struct{ context.Context }
 
 func (s stale) Deadline() (deadline time.Time, ok bool) { return time.Unix(1, 0), true }
 
-// TestResolveLimits: each request to the kernel has a short time, and no request is made after the
+// TestResolveLimits: each request to the kernel has a short timeout, and none is made after the
 // deadline of the context.
 func TestResolveLimits(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestAddressesOutOfRange: an address without a port that exists is refused by name.
+// TestAddressesOutOfRange: an address without a valid port is refused by name.
 func TestAddressesOutOfRange(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, address := range []string{"192.0.2.1:65536", "192.0.2.1:-1"} {
@@ -36,8 +36,8 @@ func TestAddressesOutOfRange(t *testing.T) {
 	}
 }
 
-// TestWrongQP: an ID and a request accept only a QP of their context that is not in use. They stay
-// usable after a wrong one.
+// TestWrongQP: an ID and a request accept only an unused QP of their context, and stay usable after
+// a wrong one.
 func TestWrongQP(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		stranger, err := b.dev.Open()
@@ -69,8 +69,8 @@ func TestWrongQP(t *testing.T) {
 	})
 }
 
-// TestSpareQPs: a call that is refused for another reason leaves its QP alone, and one that is
-// refused for its QP leaves the request.
+// TestSpareQPs: a call refused for another reason does not change its QP, and a call refused
+// because of its QP does not change the request.
 func TestSpareQPs(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		active, passive := b.pair(cm.ConnParam{})
@@ -103,8 +103,8 @@ func TestSpareQPs(t *testing.T) {
 	})
 }
 
-// TestBindFails: a QP that the device does not move to INIT is not bound, and what it is asked for
-// has rights, port and partition.
+// TestBindFails: a QP that the device does not move to INIT is not bound. The request to the device
+// has access rights, port and partition.
 func TestBindFails(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		id, qp := b.resolve(cm.Config{}), b.qp(0)
@@ -134,7 +134,7 @@ func TestUDStates(t *testing.T) {
 	}
 }
 
-// TestChosen: a context is of the device that the configuration names, if that names one.
+// TestChosen: a context must belong to the configured device, if there is one.
 func TestChosen(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, call := range []func(cfg cm.Config) (*verbs.Context, error){
@@ -163,8 +163,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestNICRefuses: a user-space NIC has no datagrams, no groups of them and no type of service, and
-// says so.
+// TestNICRefuses: a user-space NIC refuses datagrams, multicast groups and a type of service, with
+// an explanation.
 func TestNICRefuses(t *testing.T) {
 	fakeverbs.Start(t)
 	nic := register(t, usiwtest.NewWire())
@@ -181,7 +181,7 @@ func TestNICRefuses(t *testing.T) {
 	require.NoError(t, id.Close())
 }
 
-// TestDialFails: a Dial that fails leaves nothing open.
+// TestDialFails: a failed Dial leaves nothing open.
 func TestDialFails(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	no := errors.New("no QP")

@@ -25,7 +25,7 @@ func (c *kernelConn) JoinMulticast(ctx context.Context, qp *verbs.QP,
 	return c.end.joinAttached(ctx, c.ps, qp, group)
 }
 
-// Datagram implements ProviderDatagram. A peer's QP has a number.
+// Datagram implements ProviderDatagram. QPN is 0 if the peer's QP is not known.
 func (c *kernelConn) Datagram() (Datagram, bool) {
 	return c.datagram, c.ps == PortSpaceUDP && c.datagram.QPN != 0
 }
@@ -45,10 +45,10 @@ func (e *endpoint) joinAttached(ctx context.Context, ps PortSpace, qp *verbs.QP,
 	}, nil
 }
 
-// membership is the membership of an ID in a multicast group, or the attempt to join it.
+// membership is an ID's membership in a multicast group, or the attempt to join it.
 type membership struct {
 	at     netip.AddrPort
-	answer chan rawEvent // gets the answer of the kernel
+	answer chan rawEvent // receives the kernel's answer
 }
 
 func (e *endpoint) memberships() []membership {
@@ -66,7 +66,7 @@ func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP,
 	if err := raiseUD(qp); err != nil {
 		return Datagram{}, nil, err
 	}
-	// The port does not belong to a group, but librdmacm looks groups up by the whole address.
+	// The port is not part of a group, but librdmacm looks up groups by the whole address.
 	at := netip.AddrPortFrom(group, 0)
 	answer := make(chan rawEvent, 1)
 	e.mu.Lock()
@@ -104,6 +104,6 @@ func (e *endpoint) joinGroup(ctx context.Context, ps PortSpace, qp *verbs.QP,
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	_ = leave() // a group must be left even if joining it failed
+	_ = leave() // a group must be left even if the join failed
 	return Datagram{}, nil, err
 }

@@ -4,7 +4,7 @@ package cm
 
 import "fmt"
 
-// setOptions sets what a Config asks of an ID, before it has an address.
+// setOptions applies the options of a Config to an ID, before the ID has an address.
 func (e *endpoint) setOptions(cfg *Config, afOnly bool) error {
 	if cfg.TOS != 0 {
 		if err := e.call(func(id rawID) error { return id.setTOS(cfg.TOS) }); err != nil {
@@ -27,8 +27,8 @@ func (e *endpoint) setOptions(cfg *Config, afOnly bool) error {
 	return nil
 }
 
-// setAckTimeout is also for the IDs of requests, which do not inherit it from their listener. 0 =
-// it stays as it is.
+// setAckTimeout sets the ACK timeout, unless code is 0. IDs of requests need it too, because they
+// do not inherit the timeout from their listener.
 func (e *endpoint) setAckTimeout(code uint8) error {
 	if code == 0 {
 		return nil

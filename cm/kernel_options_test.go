@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOptionsOfIDs: an ID gets the options of its Config and no others, and a request that is
-// accepted gets the time-out of its listener.
+// TestOptionsOfIDs: an ID gets the options of its Config and no others, and an accepted request
+// inherits the timeout of its listener.
 func TestOptionsOfIDs(t *testing.T) {
 	all := cm.Config{AckTimeout: 17, ReuseAddr: true}
 	b := newBench(t, "fake0", "192.0.2.1", all)
@@ -56,8 +56,8 @@ func TestOptionsOfIDs(t *testing.T) {
 	}
 }
 
-// TestAFOnly: a listener on "::" takes one family or both, as it is asked; the empty host has an ID
-// for each family.
+// TestAFOnly: a listener on "::" accepts one family or both, as configured; the empty host has one
+// ID per family.
 func TestAFOnly(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, only := range []bool{false, true} {
@@ -70,7 +70,7 @@ func TestAFOnly(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 }
 
-// TestPortNum: an ID and a request know the port of the device.
+// TestPortNum: an ID and a request report the device port.
 func TestPortNum(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		active, passive := b.pair(cm.ConnParam{})
@@ -89,8 +89,8 @@ func TestPortNum(t *testing.T) {
 	})
 }
 
-// TestGroupWithoutPort: a multicast group has no ports, so that its address may have port 0; that
-// of a peer may not.
+// TestGroupWithoutPort: a multicast group has no ports, so its address may have port 0; a peer's
+// may not.
 func TestGroupWithoutPort(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{PortSpace: cm.PortSpaceUDP})
 	cfg := cm.Config{Context: b.vctx, PortSpace: cm.PortSpaceUDP}
@@ -106,7 +106,7 @@ func TestGroupWithoutPort(t *testing.T) {
 	require.ErrorContains(t, err, "port 0")
 }
 
-// TestAbortKernel: nothing waits for the answer of the peer, whether Abort comes first, during a
+// TestAbortKernel: nothing waits for the peer's answer, whether Abort comes first or during a
 // Close, or a context ends the wait.
 func TestAbortKernel(t *testing.T) {
 	eachFake(t, func(b *bench) {
@@ -129,7 +129,7 @@ func TestAbortKernel(t *testing.T) {
 		require.NoError(b, <-closed)
 
 		if b.iwarp() {
-			return // there the answer comes with the end of the stream
+			return // there the end of the stream is the answer
 		}
 		id = silent()
 		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Millisecond)

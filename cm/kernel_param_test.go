@@ -21,7 +21,7 @@ func TestActiveRises(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for _, c := range []struct {
 		call string
-		nth  int // behind those of Accept
+		nth  int // after the calls of Accept
 	}{{"ibv_modify_qp", 3}, {"ibv_modify_qp", 4}, {"rdma_init_qp_attr", 3}, {"rdma_init_qp_attr", 4},
 		{"rdma_establish", 1}} {
 		id, qp, other := b.resolve(cm.Config{}), b.qp(0), b.qp(0)
@@ -35,14 +35,14 @@ func TestActiveRises(t *testing.T) {
 		passive, err := req.Accept(soon(t), other, cm.ConnParam{})
 		require.ErrorIs(t, <-connected, syscall.EIO, c.call)
 		require.Equal(t, verbs.QPStateErr, qp.State())
-		if err == nil { // the answer had been sent already
+		if err == nil { // the answer was already sent
 			wait(t, passive.Done(), "the end")
 			require.NoError(t, passive.Close())
 		}
 	}
 }
 
-// TestParameters: the library gets the parameters of the caller.
+// TestParameters: the caller's parameters reach the library.
 func TestParameters(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		active, passive := b.pair(
@@ -69,7 +69,7 @@ func TestParameters(t *testing.T) {
 	})
 }
 
-// TestParametersLeftOut: parameters that are 0 have the defaults of the comment of ConnParam.
+// TestParametersLeftOut: parameters that are 0 have the documented defaults of ConnParam.
 func TestParametersLeftOut(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	b.pair(cm.ConnParam{PrivateData: []byte("abc")})
@@ -83,7 +83,7 @@ func TestParametersLeftOut(t *testing.T) {
 	require.Fail(t, "no connected ID with that private data")
 }
 
-// TestParametersOutOfRange are refused by their names.
+// TestParametersOutOfRange: such parameters are refused by name.
 func TestParametersOutOfRange(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	for name, param := range map[string]cm.ConnParam{
@@ -114,7 +114,7 @@ func TestParametersOutOfRange(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrInvalid)
 }
 
-// TestQPAttributes: the QP gets the depths that were agreed on and the receiver's timer.
+// TestQPAttributes: the QP gets the negotiated depths and the receiver's timer.
 func TestQPAttributes(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{InitiatorDepth: 5, ResponderResources: 3, MinRNRTimer: 20})

@@ -18,11 +18,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The errors of a local port that the kernel's TCP has in use.
+// The errors for a local port that the kernel's TCP stack has in use.
 var portTaken = []syscall.Errno{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL}
 
-// connect connects qp with a new ID, to a peer that accepts. After an error nobody has asked the
-// peer.
+// connect connects qp through a new ID to a peer that accepts. After an error, the peer was not
+// contacted.
 func (b *bench) connect(ctx context.Context, qp *verbs.QP, cfg cm.Config) (*cm.ID, error) {
 	b.Helper()
 	id := b.resolve(cfg)
@@ -49,8 +49,8 @@ func (b *bench) connect(ctx context.Context, qp *verbs.QP, cfg cm.Config) (*cm.I
 	return id, nil
 }
 
-// TestConnectPortTaken: if the TCP of the kernel has the local port that librdmacm chose, Connect
-// tries others, with the QP of the caller, in which receives may have been posted.
+// TestConnectPortTaken: if the local port that librdmacm selected is in use in the kernel's TCP
+// stack, Connect tries others, with the caller's QP, which may have posted receives.
 func TestConnectPortTaken(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		ids := func() int { return fakeverbs.Live()["id"] }
@@ -108,13 +108,13 @@ func TestConnectOtherPortFails(t *testing.T) {
 			require.Equal(b, before+1, fakeverbs.Calls("rdma_connect"))
 			require.Equal(b, verbs.QPStateInit, qp.State())
 		}
-		// The context ends while another port is being looked for.
+		// The context is done while another port is being looked for.
 		id, qp := b.resolve(cm.Config{}), b.qp(0)
 		fakeverbs.Fail("rdma_connect", 1, syscall.EADDRINUSE)
 		fakeverbs.CMNext("rdma_resolve_addr", silence)
 		require.ErrorIs(b, id.Connect(b.untilCalled("rdma_resolve_addr"), qp, cm.ConnParam{}), context.Canceled)
 		require.Equal(b, verbs.QPStateInit, qp.State())
-		// It ends during a call that fails.
+		// It is done during a call that fails.
 		b.Cleanup(fakeverbs.Release)
 		id = b.resolve(cm.Config{})
 		fakeverbs.Fail("rdma_connect", 1, syscall.EADDRINUSE)
@@ -130,7 +130,8 @@ func TestConnectOtherPortFails(t *testing.T) {
 	})
 }
 
-// TestConnectNoOtherPort: there is one attempt if another port is not wanted or would not help.
+// TestConnectNoOtherPort: there is only one attempt if another port is not wanted or would not
+// help.
 func TestConnectNoOtherPort(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		once := func(errno syscall.Errno, connect func() error) {
@@ -151,7 +152,7 @@ func TestConnectNoOtherPort(t *testing.T) {
 		once(syscall.EADDRINUSE, with(cm.Config{Source: netip.MustParseAddrPort(b.ip + ":4791")}))
 		fakeverbs.Fail("rdma_connect", 1, syscall.ECONNREFUSED)
 		once(syscall.ECONNREFUSED, with(cm.Config{}))
-		if !b.iwarp() { // an ID of datagrams may be a member of multicast groups
+		if !b.iwarp() { // a datagram ID may be a member of multicast groups
 			fakeverbs.Fail("rdma_connect", 1, syscall.EADDRINUSE)
 			once(syscall.EADDRINUSE, func() error {
 				return b.resolve(cm.Config{PortSpace: cm.PortSpaceUDP}).Connect(soon(b.T), b.qp(verbs.QPTypeUD),
@@ -166,7 +167,7 @@ func TestConnectNoOtherPort(t *testing.T) {
 	})
 }
 
-// TestConnectPortTakenQPFailed: a QP that is not in INIT any more is not connected again.
+// TestConnectPortTakenQPFailed: a QP that has left INIT is not connected again.
 func TestConnectPortTakenQPFailed(t *testing.T) {
 	eachFake(t, func(b *bench) {
 		attempt := func() error {

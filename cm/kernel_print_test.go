@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPrintKernel: what only devices of the kernel have is printed while it is closed, and so are
-// QPs, regions that change, and their connection.
+// TestPrintKernel: objects that only kernel devices have can be printed while they are closed, and
+// so can QPs, changing regions, and their connection.
 func TestPrintKernel(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	active, passive := b.pair(cm.ConnParam{PrivateData: []byte(secret)})

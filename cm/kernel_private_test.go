@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPrivateData: the maximum in the comment of ConnParam is accepted, and the error for one byte
-// more names it.
+// TestPrivateData: the documented maximum of ConnParam.PrivateData is accepted, and the error for
+// one byte more states it.
 func TestPrivateData(t *testing.T) {
 	for _, c := range []struct {
 		name, dev, ip          string

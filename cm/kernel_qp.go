@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// librdmacm does not create the QPs. It knows only their numbers. For each state it returns the
+// librdmacm does not create the QPs and knows only their numbers. For each state it returns the
 // attributes to set, and the code here sets them.
 
 // bindKernel moves a QP from RESET to INIT.
@@ -19,8 +19,8 @@ func bindKernel(end *endpoint, qp *verbs.QP) error {
 		return err
 	}
 	if qp.Type() != verbs.QPTypeUD {
-		// The kernel does not set the right to read while it knows no depth, and on iWARP other
-		// attributes are missing.
+		// The kernel grants no remote Reads while it knows no depth, and on iWARP it leaves out
+		// other attributes.
 		attr.AccessFlags |= cmprovider.RemoteAccess
 		mask |= verbs.QPAttrAccessFlags | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	}
@@ -73,14 +73,14 @@ func raiseUD(qp *verbs.QP) error {
 	return nil
 }
 
-// moved tells the provider of a QP its new state.
+// moved notifies a QP's provider of its new state.
 func moved(qp *verbs.QP, to verbs.QPState, reason error) {
 	if m, ok := verbs.Ability[verbs.ProviderQPMover](qp.Provider()); ok {
 		m.Moved(to, reason)
 	}
 }
 
-// failedOf returns a channel that is closed when the QP fails, nil if the provider has none.
+// failedOf returns a channel that is closed when the QP fails, or nil if the provider has none.
 func failedOf(qp *verbs.QP) <-chan struct{} {
 	if w, ok := verbs.Ability[verbs.ProviderQPWatcher](qp.Provider()); ok {
 		return w.Failed()
@@ -88,7 +88,7 @@ func failedOf(qp *verbs.QP) <-chan struct{} {
 	return nil
 }
 
-// toError moves a QP to ERR for a reason, which QP.Err returns. It does nothing to a closed QP.
+// toError moves a QP to ERR with a reason, which QP.Err returns. It does nothing to a closed QP.
 func toError(qp *verbs.QP, reason error) {
 	moved(qp, verbs.QPStateErr, reason)
 	_ = qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)

@@ -18,7 +18,7 @@ type kernelRequest struct {
 	dev           kernelDevice
 	local, remote kernelAddr
 	private       []byte
-	ord, ird      int // the peer's, -1 if it sent none
+	ord, ird      int // of the peer, -1 if it sent none
 	port          int
 	ackTimeout    uint8
 }
@@ -95,14 +95,14 @@ func (r *kernelRequest) Accept(ctx context.Context, qp *verbs.QP, param ConnPara
 	if err := r.end.call(func(id rawID) error { return id.accept(a.param) }); err != nil {
 		return nil, r.end.callError("rdma_accept", err)
 	}
-	if a.ps != PortSpaceUDP { // for datagrams there is no event after the answer
+	if a.ps != PortSpaceUDP { // datagrams have no event after the answer
 		ev, err := a.await(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if a.dev.iwarp {
-			// Kernel siw serves at least the number that the peer asked for, and has fewer in
-			// progress than we asked for if the peer serves fewer.
+			// Kernel siw serves at least as many as the peer requested, and has fewer outstanding
+			// than this side requested if the peer serves fewer.
 			c.ord, c.ird = min(c.ord, ev.responderResources), ev.initiatorDepth
 			c.arrived()
 		}

@@ -15,21 +15,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// resolveLimit bounds the search for a neighbour where the context has no deadline.
+// resolveLimit bounds the neighbour lookup if the context has no deadline.
 const resolveLimit = 10 * time.Second
 
 // kernelRoute is an ID with a device and a route (after rdma_resolve_addr and rdma_resolve_route).
 type kernelRoute struct {
 	ps     PortSpace
 	remote kernelAddr
-	cfg    Config         // as Resolve got it
+	cfg    Config         // as passed to Resolve
 	vctx   *verbs.Context // of the device
 
 	dev   kernelDevice
-	taken bool // Connect owns the ID, and destroys it
+	taken bool // Connect owns the ID and destroys it
 
 	mu  sync.Mutex
-	end *endpoint // Connect replaces it to get another port
+	end *endpoint // Connect replaces it to use another port
 }
 
 // id returns the current ID of the route.
@@ -39,7 +39,7 @@ func (r *kernelRoute) id() *endpoint {
 	return r.end
 }
 
-// kernelDevice has what the connection manager must know about a device.
+// kernelDevice is what the connection manager needs to know about a device.
 type kernelDevice struct {
 	rules
 	iwarp                  bool
@@ -53,8 +53,8 @@ func deviceOf(vctx *verbs.Context, ps PortSpace) (kernelDevice, error) {
 	if err != nil {
 		return kernelDevice{}, err
 	}
-	// A depth of librdmacm has 8 bits, and 255 means the maximum of the device. We pass the maximum
-	// itself.
+	// A depth of librdmacm has 8 bits, and 255 means the device's maximum, so the maximum itself is
+	// passed instead.
 	d := kernelDevice{rules: anyRules, maxORD: min(attr.MaxQPInitRdAtom, 254), maxIRD: min(attr.MaxQPRdAtom, 254)}
 	own, err := verbs.Own[verbs.ProviderKernelDevice](vctx.Device().Provider())
 	if err != nil {
@@ -89,8 +89,8 @@ func checkPrivate(data []byte, most int) error {
 	return nil
 }
 
-// resolveKernel finds the device of the kernel with a route to an address. It must be the device of
-// vctx if that is not nil. The error Is ErrNoDevice if there is none.
+// resolveKernel finds the kernel device with a route to an address. If vctx is not nil, it must be
+// the device of vctx. The error Is ErrNoDevice if there is none.
 func resolveKernel(ctx context.Context, address string, cfg Config,
 	vctx *verbs.Context) (Route, *verbs.Context, error) {
 	if err := librdmacm.load(); err != nil {
@@ -139,7 +139,7 @@ func resolveIP(ctx context.Context, to netip.AddrPort, cfg Config, vctx *verbs.C
 	return r, nil
 }
 
-// noKernelDevice adds ErrNoDevice to errors which mean that there is no device.
+// noKernelDevice adds ErrNoDevice to errors that mean that there is no device.
 func noKernelDevice(err error) error {
 	for _, no := range []syscall.Errno{syscall.ENODEV, syscall.ENOENT, syscall.ENOSYS, syscall.EPERM, syscall.EACCES} {
 		if errors.Is(err, no) {
@@ -149,7 +149,7 @@ func noKernelDevice(err error) error {
 	return err
 }
 
-// neighbour resolves the address, by several requests with a short time.
+// neighbour resolves the address, with several lookups of short timeout.
 func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
 		step := max(min(anyRules.neighbourStep, time.Until(end)), time.Millisecond)
@@ -163,7 +163,7 @@ func (r *kernelRoute) neighbour(ctx context.Context, source netip.AddrPort, limi
 	}
 }
 
-// find resolves address and route, and sets the context if the caller left the choice to the
+// find resolves address and route, and sets the context if the caller left the selection to the
 // kernel.
 func (r *kernelRoute) find(ctx context.Context) (err error) {
 	limit := resolveLimit
@@ -200,7 +200,7 @@ func (r *kernelRoute) find(ctx context.Context) (err error) {
 	return r.await(ctx, EventRouteResolved)
 }
 
-// otherPort replaces the ID by another one, for which librdmacm chooses another local port.
+// otherPort replaces the ID with a new one, for which librdmacm selects another local port.
 func (r *kernelRoute) otherPort(ctx context.Context) error {
 	next, err := resolveIP(ctx, r.remote.at, r.cfg, r.vctx)
 	if err != nil {
@@ -222,8 +222,8 @@ func noWay(to net.Addr, err error) error {
 	return err
 }
 
-// kernelContext returns the context for a device that the kernel has chosen. It must be the device
-// of want if that is not nil.
+// kernelContext returns the context for a device that the kernel selected. If want is not nil, it
+// must be the device of want.
 func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error) {
 	if want != nil {
 		if has := kernelName(want.Device()); has != name {
@@ -243,8 +243,8 @@ func kernelContext(want *verbs.Context, name, why string) (*verbs.Context, error
 	return nil, fmt.Errorf("%w: %s of %q, which libibverbs does not list", verbs.ErrNoDevice, why, name)
 }
 
-// kernelName returns the name that a device, or the device that it wraps, has in the kernel; "" for
-// other devices.
+// kernelName returns the kernel's name for a device, or for the device that it wraps; "" for other
+// devices.
 func kernelName(d *verbs.Device) string {
 	if k, ok := verbs.Ability[verbs.ProviderKernelDevice](d.Provider()); ok {
 		return k.KernelName()
@@ -269,7 +269,7 @@ func (r *kernelRoute) RemoteAddr() net.Addr { return r.remote }
 // PortNum implements Route.
 func (r *kernelRoute) PortNum() int { return r.id().where().port }
 
-// Close implements Route. It frees the ID unless Connect has taken it.
+// Close implements Route. It frees the ID unless Connect took ownership.
 func (r *kernelRoute) Close() error {
 	if !r.taken {
 		r.id().destroy()

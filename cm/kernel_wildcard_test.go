@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// listening returns the ids that listen.
+// listening returns the listening ids.
 func listening() (ids []fakeverbs.CMID) {
 	for _, id := range fakeverbs.CMIDs() {
 		if id.State == fakeverbs.CMListening {
@@ -49,8 +49,8 @@ func TestWildcardHalfway(t *testing.T) {
 	}
 }
 
-// TestWildcardTaken: a port of the wildcard address that another program has is in use, though the
-// kernel says of a wildcard address that it is not available.
+// TestWildcardTaken: a port that another program has on the wildcard address is reported as in use,
+// though the kernel reports a wildcard address as not available.
 func TestWildcardTaken(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake0").CloseShared()) })
@@ -65,7 +65,7 @@ func TestWildcardTaken(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL, "an address is another matter")
 }
 
-// TestWildcardWithoutIPv6: a host that has none listens on IPv4.
+// TestWildcardWithoutIPv6: a host without IPv6 listens on IPv4.
 func TestWildcardWithoutIPv6(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	fakeverbs.Fail("rdma_bind_addr", 2, syscall.EADDRNOTAVAIL)
@@ -86,8 +86,8 @@ func TestWildcardWithoutIPv6(t *testing.T) {
 	require.ErrorIs(t, <-connected, cm.ErrRejected)
 }
 
-// TestWildcardTOS: what is accepted over either address family has the type of service of the
-// listener.
+// TestWildcardTOS: connections accepted over either address family have the listener's type of
+// service.
 func TestWildcardTOS(t *testing.T) {
 	fakeverbs.Start(t)
 	t.Cleanup(func() { require.NoError(t, device(t, "fake0").CloseShared()) })
@@ -102,7 +102,7 @@ func TestWildcardTOS(t *testing.T) {
 	require.NoError(t, ln.Close())
 }
 
-// TestZones: a link-local address is one of the network interface that its zone names or numbers.
+// TestZones: a link-local address belongs to the network interface that its zone names or numbers.
 func TestZones(t *testing.T) {
 	b := newBench(t, "fake0", "192.0.2.1", cm.Config{})
 	lo, err := net.InterfaceByIndex(1) // whose link fake0 is on

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// RDMACore returns nil if this program can use librdmacm, and with it connections of the kernel's
-// devices. Otherwise it returns an error that Is [verbs.ErrNotSupported] and has the reason, as
+// RDMACore returns nil if this program can use librdmacm, and thus connections on kernel devices.
+// Otherwise it returns an error that Is [verbs.ErrNotSupported] and has the reason, as
 // [verbs.RDMACore] does for libibverbs.
 func RDMACore() error {
 	if err := verbs.RDMACore(); err != nil {

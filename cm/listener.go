@@ -21,8 +21,8 @@ type Listener struct {
 	addr    net.Addr
 }
 
-// Listen listens on address, "host:port" (rdma_listen(3)): an empty host means every address of the
-// device, port 0 any free port. ctx bounds only the call. The caller closes the listener.
+// Listen listens on address, "host:port" (rdma_listen(3)). An empty host means every address of the
+// device, port 0 any free port. ctx bounds only the call itself. The caller closes the listener.
 func Listen(ctx context.Context, address string, cfg Config) (*Listener, error) {
 	l, err := listen(ctx, address, cfg)
 	return l, opError("Listen", address, err)
@@ -61,15 +61,15 @@ func listen(ctx context.Context, address string, cfg Config) (*Listener, error) 
 // Addr returns the address on which the listener listens.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Context returns the verbs context of the requests. If the address chose the device, each request
-// has a context of its own, and Context returns that of the first of the Devices.
+// Context returns the verbs context of the requests. If the address selected the device, each
+// request has its own context, and Context returns the context of the first of the Devices.
 func (l *Listener) Context() *verbs.Context { return l.vctx }
 
 // Devices returns the devices on which the listener listens.
 func (l *Listener) Devices() []*verbs.Device { return slices.Clone(l.devices) }
 
-// Accept waits for the next request. The error Is ctx.Err() when ctx is done and verbs.ErrClosed
-// when the listener is closed.
+// Accept waits for the next request. The error Is ctx.Err() if ctx is done, and verbs.ErrClosed if
+// the listener is closed.
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	if l.node.Closed() {
 		return nil, opError("Accept", l.addr.String(), verbs.ErrClosed)
@@ -88,8 +88,8 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 // contexter is a ProviderRequest that knows the context of the device on which it arrived.
 type contexter interface{ context() *verbs.Context }
 
-// Close ends every Accept and refuses the waiting requests. Connections, and requests that Accept
-// has returned, are not affected. Close is idempotent and may be called on nil.
+// Close makes pending calls of Accept return, and refuses the waiting requests. It does not affect
+// connections, or requests that Accept has returned. Close is idempotent and may be called on nil.
 func (l *Listener) Close() error {
 	if l == nil {
 		return nil

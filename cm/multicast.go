@@ -25,16 +25,16 @@ type Multicast struct {
 	err   error
 	left  atomic.Bool
 
-	cancel context.CancelFunc // ends the joining
-	ready  chan struct{}      // closed when that has ended
-	leave  func() error       // nil if it has failed
+	cancel context.CancelFunc // cancels the join
+	ready  chan struct{}      // closed when the join has ended
+	leave  func() error       // nil if the join failed
 }
 
 // JoinMulticast joins a group with a UD QP (rdma_join_multicast(3) up to
-// RDMA_CM_EVENT_MULTICAST_JOIN). Then the QP receives messages to the group and can send to it. The
-// ID must be of port space UDP. It may have been resolved to the address of the group, with any
+// RDMA_CM_EVENT_MULTICAST_JOIN). The QP then receives messages to the group and can send to it. The
+// ID must be in the UDP port space. It may have been resolved to the address of the group, with any
 // port, and need not be connected. QPs in RESET and INIT are moved to RTS. The caller leaves the
-// group before closing the QP; Close of the ID leaves it too. When ctx is done before, the error Is
+// group before closing the QP; closing the ID also leaves it. If ctx is done first, the error Is
 // ctx.Err().
 func (id *ID) JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (*Multicast, error) {
 	m, err := id.joinMulticast(ctx, qp, group)
@@ -118,8 +118,8 @@ func (m *Multicast) Leave() error {
 }
 
 // Datagram returns the address of the peer's UD QP. Only the active side knows it, once it is
-// connected; otherwise, and for QPs that are not UD, Datagram returns false. The passive side gets
-// the address from the datagrams that it receives.
+// connected; otherwise, and for QPs that are not UD, Datagram returns false. The passive side
+// learns the address from the datagrams that it receives.
 func (id *ID) Datagram() (Datagram, bool) {
 	if d, ok := verbs.Ability[ProviderDatagram](id.connection()); ok {
 		return d.Datagram()

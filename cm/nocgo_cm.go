@@ -21,5 +21,5 @@ func (noLibrary) load() error {
 
 func (l noLibrary) open() (rawChannel, error) { return nil, l.load() }
 
-// loadLibrary has nothing to load: verbs.RDMACore tells why.
+// loadLibrary has nothing to load: verbs.RDMACore returns the reason.
 func loadLibrary() error { return nil }

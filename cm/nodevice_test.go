@@ -18,7 +18,7 @@ type bare struct{ verbs.ProviderDevice }
 
 func (bare) Info() verbs.DeviceInfo { return verbs.DeviceInfo{Name: "bare0", Provider: "none"} }
 
-// TestNoDevice: the caller chooses, and is told what there was to choose from.
+// TestNoDevice: the error lists the devices that could have been chosen.
 func TestNoDevice(t *testing.T) {
 	noKernel(t)
 	ctx := context.Background()

@@ -4,12 +4,12 @@ package cm
 
 import "fmt"
 
-// PortSpace is the kind of service of a port, with the numbers of enum rdma_port_space.
+// PortSpace is the kind of service of a port, with the values of enum rdma_port_space.
 type PortSpace uint16
 
 const (
-	PortSpaceTCP PortSpace = 0x0106 // RDMA_PS_TCP: connections of RC QPs
-	PortSpaceUDP PortSpace = 0x0111 // RDMA_PS_UDP: datagrams of UD QPs
+	PortSpaceTCP PortSpace = 0x0106 // RDMA_PS_TCP: connections between RC QPs
+	PortSpaceUDP PortSpace = 0x0111 // RDMA_PS_UDP: datagrams between UD QPs
 )
 
 // String returns "tcp" or "udp".

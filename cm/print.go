@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Everything of this package can be printed at any moment, also while other goroutines use or close
-// it: with fmt and every verb, with log/slog, and with encoding/json. Private data are shown by
-// their length; package internal/show has the rules for the methods facts.
+// Every type of this package is safe to print at any time, even while other goroutines use or close
+// the value: with fmt and every verb, with log/slog, and with encoding/json. Of private data only
+// the length is shown; package internal/show has the rules for the methods facts.
 
 func (id *ID) facts() show.Facts {
 	if id == nil || id.node.Stage() == "" {
@@ -123,17 +123,17 @@ func (p ConnParam) facts() show.Facts {
 		slog.Int("min_rnr_timer", int(p.MinRNRTimer)))
 }
 
-// shownEndpoint is what an endpoint shows. It is replaced as a whole, because Prepare gets the
-// endpoint before it has an ID.
+// shownEndpoint is the printable state of an endpoint. It is replaced as a whole, because Prepare
+// gets the endpoint before it has an ID.
 type shownEndpoint struct {
-	id       *ID // nil before the connection
+	id       *ID // nil until connected
 	qp       *verbs.QP
 	memory   int // bytes of its region
 	size     int // of messages
 	messages int // of Recv
 }
 
-// show notes what the endpoint shows.
+// show records the printable state of the endpoint.
 func (e *Endpoint) show() {
 	memory := 0
 	if e.mr != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// secret is what no log may show, whatever the form.
+// secret must not appear in any log, in any form.
 const secret = "hunter2 is my password"
 
 // printed prints v in every way that programs do. Any goroutine of the test may call it.
@@ -59,8 +59,8 @@ func printed(t testing.TB, v any) string {
 	return b.String()
 }
 
-// requireNoSecret, too for any goroutine, requires that a text does not have the secret as text, in
-// hexadecimal, base64 or as a list of numbers.
+// requireNoSecret requires that a text does not contain the secret as text, in hexadecimal, in
+// base64 or as a list of numbers. Any goroutine of the test may call it.
 func requireNoSecret(t testing.TB, text string) {
 	t.Helper()
 	part := []byte(secret)[:6]
@@ -72,7 +72,7 @@ func requireNoSecret(t testing.TB, text string) {
 	}
 }
 
-// handlesOf has everything of a pair that can be printed.
+// handlesOf returns everything of a pair that can be printed.
 func handlesOf(t testing.TB, p *usiwtest.Pair) map[string]any {
 	t.Helper()
 	a := p.A
@@ -103,7 +103,7 @@ func handlesOf(t testing.TB, p *usiwtest.Pair) map[string]any {
 }
 
 // TestPrintDuringUse: every handle can be printed, in every way, while other goroutines use and
-// close it. Nothing shows what its memory contains.
+// close it. Its memory contents are never shown.
 func TestPrintDuringUse(t *testing.T) {
 	p := usiwtest.Connect(t, usiwtest.PairConfig{AParam: cm.ConnParam{PrivateData: []byte(secret)}})
 	copy(p.A.MR.Bytes(), secret)
@@ -218,7 +218,7 @@ func TestPrintDuringUse(t *testing.T) {
 	}
 }
 
-// TestPrintTexts: what the handles show.
+// TestPrintTexts: the texts of the handles.
 func TestPrintTexts(t *testing.T) {
 	p := usiwtest.Connect(t, usiwtest.PairConfig{A: usiw.Config{Name: "prn0"}, B: usiw.Config{Name: "prn1"}})
 	a := p.A
@@ -336,7 +336,8 @@ func TestPrintRequest(t *testing.T) {
 	require.NotContains(t, printed(t, id), "state=established")
 }
 
-// TestPrintEndpoint: an endpoint is shown from Prepare on, without what it sends and receives.
+// TestPrintEndpoint: an endpoint can be printed from Prepare on, without what it sends and
+// receives.
 func TestPrintEndpoint(t *testing.T) {
 	nic, err := usiw.New(usiw.Config{Name: "prn3", Network: usiwtest.NewWire()})
 	require.NoError(t, err)
@@ -392,7 +393,7 @@ func TestPrintEndpoint(t *testing.T) {
 	require.Contains(t, ep.String(), "state=closed")
 }
 
-// TestPrintEveryField: a field of a configuration that is set is shown.
+// TestPrintEveryField: every configuration field that is set is shown.
 func TestPrintEveryField(t *testing.T) {
 	for _, zero := range []any{cm.ConnParam{}, cm.Datagram{}, usiw.Config{}, verbs.SGE{}, cm.Config{},
 		cm.EndpointConfig{}} {

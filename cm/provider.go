@@ -12,47 +12,48 @@ import (
 
 // Provider makes the connections of a device. It is an optional interface of a
 // verbs.ProviderDevice, found by verbs.Ability. A device that wraps another one implements it, or
-// leaves its connections to the inner device by a method Unwrap. For the devices of the kernel
-// (verbs.ProviderKernelDevice) this package has a Provider, over librdmacm.
+// leaves its connections to the inner device by a method Unwrap. For kernel devices
+// (verbs.ProviderKernelDevice) this package has a Provider, based on librdmacm.
 //
-// The Config that a Provider gets is complete: Context is the context for the objects of the
-// connections, Device is its device, PortSpace and Backlog are not 0. A Provider returns
-// verbs.ErrNotSupported for what it cannot do, such as a port space or a type of service. QPs are
-// the handles of the program, of that Context. The handle has their number and state; the Provider
-// gets its own object with verbs.Own(qp.Provider()).
+// The Config passed to a Provider is complete: Context is the context for the objects of the
+// connections, Device is its device, and PortSpace and Backlog are not 0. A Provider returns
+// verbs.ErrNotSupported for what it does not support, such as a port space or a type of service.
+// QPs are the program's handles, of that Context. A handle has the QP's number and state; the
+// Provider gets its own object with verbs.Own(qp.Provider()).
 //
-// Errors are plain causes, which the package wraps. A Provider may also return errors of this
+// Errors are bare causes, which the package wraps. A Provider may also return errors of this
 // package: an [OpError] is replaced by its cause, so that each error names one call.
 //
-// A device that wraps another one makes its connections with this package, with the inner context
-// and the inner QPs:
+// A wrapping device makes its connections with this package, using the inner context and the inner
+// QPs:
 //
 //	Resolve  cfg.Device, cfg.Context = nil, inner context; cm.Resolve gives an ID for the Route
 //	Bind     ID.BindQP(inner QP), Request.BindQP(inner QP)
 //	Connect  ID.Connect(ctx, inner QP, param); the ID is the ProviderConn
-//	Listen   cm.Listen with the inner context, Listener.Accept, Request.Accept(ctx, inner QP, param)
+//	Listen   cm.Listen with the inner context, Listener.Accept,
+//	         Request.Accept(ctx, inner QP, param)
 //
-// Package internal/forward does only that.
+// Package internal/forward implements exactly this.
 type Provider interface {
 	// Resolve finds the route to address, "host:port", without contacting the peer.
 	Resolve(ctx context.Context, address string, cfg Config) (Route, error)
-	// Listen accepts connections on address and keeps up to cfg.Backlog requests for Accept.
+	// Listen accepts connections on address and queues up to cfg.Backlog requests for Accept.
 	Listen(ctx context.Context, address string, cfg Config) (ProviderListener, error)
 }
 
 // Route is a route to a peer, found by Resolve.
 type Route interface {
 	RemoteAddr() net.Addr
-	// PortNum is the port of the device, from 1.
+	// PortNum returns the device port, from 1.
 	PortNum() int
 	// Bind moves a QP from RESET to INIT, with all remote rights, so that the rights of the memory
 	// decide what the peer may do.
 	Bind(qp *verbs.QP) error
-	// Connect connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too.
-	// It returns when the connection is established; with ctx.Err() when ctx is done before that;
-	// or with a *RejectedError. It is called once.
+	// Connect connects qp, which is in INIT (for datagrams also RTR or RTS). It returns when the
+	// connection is established, with ctx.Err() if ctx is done first, or with a *RejectedError. It
+	// is called once.
 	Connect(ctx context.Context, qp *verbs.QP, param ConnParam) (ProviderConn, error)
-	// Close frees what Resolve has allocated. It is called once, after Connect has returned and the
+	// Close frees what Resolve allocated. It is called once, after Connect has returned and the
 	// connection, if there is one, has been closed.
 	Close() error
 }
@@ -61,26 +62,26 @@ type Route interface {
 type ProviderConn interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
-	// PrivateData has the private data of the peer.
+	// PrivateData returns the peer's private data.
 	PrivateData() []byte
-	// Depths are the agreed numbers of Reads and atomics in progress, as requester (ORD) and as
-	// responder (IRD).
+	// Depths returns the negotiated numbers of outstanding Reads and atomics, as requester (ORD)
+	// and as responder (IRD).
 	Depths() (ord, ird int)
-	// PeerDepths are the numbers that the peer sent, -1 if it sent none.
+	// PeerDepths returns the numbers that the peer sent, -1 if it sent none.
 	PeerDepths() (ord, ird int)
 	// Disconnect moves the QP to the error state, flushes its requests and notifies the peer. It
-	// returns when the completions are in the CQs. What remains to be sent and received continues
-	// in the background.
+	// returns when the completions are in the CQs. Any remaining sending and receiving continues in
+	// the background.
 	Disconnect() error
 	// Done is closed when the connection has ended and the QP's requests have been flushed.
 	Done() <-chan struct{}
 	// Err returns the reason for the end: io.EOF if the peer disconnected, ErrClosed for a local
 	// disconnect.
 	Err() error
-	// CloseContext disconnects and waits until the connection has ended completely, at most for the
-	// close time-out of the provider. When ctx is done before, it does not wait for the peer any
-	// more, and returns ctx.Err() when the connection has ended. If ctx is done at the call, it
-	// aborts the connection: what has not been sent is dropped. It is called once.
+	// CloseContext disconnects and waits until the connection has ended completely, for at most the
+	// provider's close timeout. When ctx is done, it stops waiting for the peer, and returns
+	// ctx.Err() once the connection has ended. If ctx is already done when it is called, it aborts
+	// the connection: unsent data are dropped. It is called once.
 	CloseContext(ctx context.Context) error
 }
 
@@ -89,34 +90,34 @@ var _ ProviderConn = (*ID)(nil)
 // ProviderListener accepts connection requests.
 type ProviderListener interface {
 	Addr() net.Addr
-	// Accept waits for the next request. It returns ctx.Err() when ctx is done and verbs.ErrClosed
+	// Accept waits for the next request. It returns ctx.Err() if ctx is done, and verbs.ErrClosed
 	// after Close.
 	Accept(ctx context.Context) (ProviderRequest, error)
-	// Close ends every Accept and refuses the waiting requests.
+	// Close makes pending calls of Accept return, and refuses the waiting requests.
 	Close() error
 }
 
-// ProviderRequest is the request of a peer to connect. Either Accept or Reject is called, once.
+// ProviderRequest is a peer's request to connect. Either Accept or Reject is called, once.
 type ProviderRequest interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 	PrivateData() []byte
-	// Depths are the ORD and IRD of the peer, -1 if it sent none.
+	// Depths returns the peer's ORD and IRD, -1 if it sent none.
 	Depths() (ord, ird int)
-	// PortNum is the port of the device on which the request arrived, from 1.
+	// PortNum returns the device port, from 1, on which the request arrived.
 	PortNum() int
 	// Bind moves a QP from RESET to INIT, with all remote rights, so that the rights of the memory
 	// decide what the peer may do.
 	Bind(qp *verbs.QP) error
-	// Accept connects qp, which is in the state INIT; for datagrams RTR and RTS are possible too.
-	// It returns when the connection is established.
+	// Accept connects qp, which is in INIT (for datagrams also RTR or RTS). It returns when the
+	// connection is established.
 	Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (ProviderConn, error)
 	Reject(privateData []byte) error
 }
 
 // ProviderDatagram is a ProviderConn to a UD QP. It is optional; an *[ID] is one.
 type ProviderDatagram interface {
-	// Datagram is the address of the peer's QP; false if it is not known.
+	// Datagram returns the address of the peer's QP, or false if it is unknown.
 	Datagram() (Datagram, bool)
 }
 
@@ -129,11 +130,10 @@ type ProviderMulticaster interface {
 	JoinMulticast(ctx context.Context, qp *verbs.QP, group netip.Addr) (d Datagram, leave func() error, err error)
 }
 
-// ProviderAddresser is a Provider of a device whose addresses are those of the host, as the
-// user-space RNIC's are. It is optional. What is known of other devices is the network interface in
-// their GID tables.
+// ProviderAddresser is a Provider of a device that has the host's addresses, as the user-space RNIC
+// does. It is optional. Other devices are matched by the network interface in their GID tables.
 type ProviderAddresser interface {
-	// HostAddr returns the only address of the device; the zero Addr if it has all those of the
-	// host. ok is false if it has none, because its network is not the host's.
+	// HostAddr returns the only address of the device, or the zero Addr if it has all addresses of
+	// the host. ok is false if it has none, because its network is not the host's.
 	HostAddr() (at netip.Addr, ok bool)
 }

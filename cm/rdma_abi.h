@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// The part of librdmacm's binary interface that package cm uses, with what it takes of libibverbs': see verbs/ibv_abi.h. TestABI
-// compares it with the headers of rdma-core.
+// The part of librdmacm's ABI that package cm uses, with the types of libibverbs that it needs: see
+// verbs/ibv_abi.h. TestABI compares it with the headers of rdma-core.
 
 #ifndef GOVERBS_RDMA_ABI_H
 #define GOVERBS_RDMA_ABI_H
@@ -144,7 +144,7 @@ struct rdma_route {
 	int num_paths;
 };
 
-// The library allocates it: what is not used of it is left out at the end.
+// The library allocates it, so unused fields at the end are left out.
 struct rdma_cm_id {
 	struct ibv_context *verbs;
 	struct rdma_event_channel *channel;

@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Request is the request of a peer to connect. The program answers it once, by Accept or Reject. If
-// it does not, the peer waits until its time-out, and on devices of the kernel what librdmacm keeps
-// for the request is never freed.
+// Request is a peer's request to connect. The program must answer it once, with Accept or Reject.
+// Otherwise the peer waits until its timeout, and on kernel devices librdmacm never frees its
+// memory for the request.
 type Request struct {
 	vctx          *verbs.Context
 	p             ProviderRequest
@@ -25,18 +25,18 @@ type Request struct {
 // Context returns the verbs context for the objects of the connection.
 func (r *Request) Context() *verbs.Context { return r.vctx }
 
-// PrivateData returns what the peer sent with its request.
+// PrivateData returns the private data of the peer's request.
 func (r *Request) PrivateData() []byte { return r.p.PrivateData() }
 
-// Depths returns the numbers of Reads and atomics in progress that the peer offers, as requester
-// (ORD) and as responder (IRD), -1 if the peer sent none.
+// Depths returns the numbers of outstanding Reads and atomics that the peer offers, as requester
+// (ORD) and as responder (IRD); -1 if the peer sent none.
 func (r *Request) Depths() (ord, ird int) { return r.p.Depths() }
 
-// PortNum returns the port of the device, from 1, on which the request arrived (port_num of struct
+// PortNum returns the device port, from 1, on which the request arrived (port_num of struct
 // rdma_cm_id).
 func (r *Request) PortNum() int { return r.p.PortNum() }
 
-// LocalAddr returns the local address, to which the peer connects.
+// LocalAddr returns the local address that the peer connects to.
 func (r *Request) LocalAddr() net.Addr { return r.local }
 
 // RemoteAddr returns the peer's address.
@@ -49,13 +49,13 @@ func (r *Request) BindQP(qp *verbs.QP) error {
 }
 
 // Accept connects qp and returns when the connection is established (rdma_accept(3) up to
-// RDMA_CM_EVENT_ESTABLISHED). When ctx is done before, the attempt is given up and the error Is
+// RDMA_CM_EVENT_ESTABLISHED). If ctx is done first, the attempt is abandoned and the error Is
 // ctx.Err(). The caller closes the ID.
 func (r *Request) Accept(ctx context.Context, qp *verbs.QP, param ConnParam) (*ID, error) {
 	address := r.remote.String()
 	if err := bindQP(r.vctx, qp, r.p.Bind); err != nil {
 		if !errors.Is(err, verbs.ErrForeign) && !errors.Is(err, verbs.ErrInvalid) && !errors.Is(err, verbs.ErrState) {
-			// This is not the caller's mistake: the peer may have gone, and another QP would not
+			// This is not the caller's mistake: the peer may be gone, and another QP would not
 			// help.
 			if r.answer("Accept") == nil {
 				_ = r.p.Reject(nil)

@@ -54,7 +54,8 @@ func resolveAuto(ctx context.Context, address string, cfg Config) (Route, *verbs
 	return nil, nil, noDevice(devices, kernelErr)
 }
 
-// wraps reports whether a device wraps one of these. Where the address chooses, that one is taken.
+// wraps reports whether a device wraps one of the given devices. When the address selects the
+// device, the wrapped one is used.
 func wraps(d *verbs.Device, devices []*verbs.Device) bool {
 	for p := d.Provider(); ; {
 		outer, ok := p.(interface{ Unwrap() verbs.ProviderDevice })
@@ -69,7 +70,7 @@ func wraps(d *verbs.Device, devices []*verbs.Device) bool {
 	}
 }
 
-// noDevice is the error if there is no device for an address.
+// noDevice returns the error for an address that no device serves.
 func noDevice(devices []*verbs.Device, cause error) error {
 	names := ""
 	for _, d := range devices {
@@ -84,7 +85,7 @@ func noDevice(devices []*verbs.Device, cause error) error {
 	return fmt.Errorf("%w (looked at:%s; usiw.Register adds one)", cause, names)
 }
 
-// kernelManager is the Provider of the devices of the kernel.
+// kernelManager is the Provider of the kernel devices.
 type kernelManager struct{}
 
 // Resolve implements Provider.
@@ -110,7 +111,7 @@ func manager(d *verbs.Device) (Provider, error) {
 	return nil, fmt.Errorf("%w: device %s has no connection manager", verbs.ErrNotSupported, d.Name())
 }
 
-// ofKernel reports whether a device is one of the kernel, and not one that wraps one of the kernel.
+// ofKernel reports whether a device is itself a kernel device rather than a wrapper of one.
 func ofKernel(d *verbs.Device) bool {
 	_, ok := d.Provider().(verbs.ProviderKernelDevice)
 	return ok

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Package cmprovider has what the connection managers of this module's devices have in common: the
-// Provider of package cm for devices of the kernel, and those of devices in software.
+// Package cmprovider contains what the connection managers of this module's devices share: the
+// Provider of package cm for kernel devices, and the Providers of software devices.
 package cmprovider
 
 import (
@@ -10,11 +10,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// RemoteAccess has the rights of the peer on a connected QP, as far as the memory allows them.
+// RemoteAccess is the peer's access rights on a connected QP, as far as the memory allows them.
 const RemoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// InitQP is the Bind of a device that has one port and one partition key. It moves a QP from RESET
-// to INIT, with all remote rights, so that the rights of the memory decide what the peer may do.
+// InitQP implements Bind for a device with one port and one partition key. It moves a QP from RESET
+// to INIT with all remote rights, so that the access rights of the memory decide what the peer may
+// do.
 func InitQP(qp *verbs.QP) error {
 	return qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, PortNum: 1, AccessFlags: RemoteAccess},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags)
@@ -23,9 +24,9 @@ func InitQP(qp *verbs.QP) error {
 // none is cm.None.
 const none = -1
 
-// Depth returns how many Reads and atomics a depth of cm.ConnParam means: most, which is the
-// maximum of the device, for 0, and none for cm.None. For values out of range it returns an error
-// that names the field.
+// Depth returns the number of Reads and atomics that a depth of cm.ConnParam means: most, the
+// device's maximum, for 0, and none for cm.None. For values out of range it returns an error that
+// names the field.
 func Depth(field string, v, most int) (int, error) {
 	switch {
 	case v == none:

@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDepth: 0 is the maximum of the device, cm.None none, and what is out of range is named.
+// TestDepth: 0 is the device's maximum, cm.None is none, and errors for values out of range name
+// the field.
 func TestDepth(t *testing.T) {
 	for _, c := range []struct{ v, want int }{{0, 128}, {cm.None, 0}, {1, 1}, {128, 128}} {
 		got, err := cmprovider.Depth("InitiatorDepth", c.v, 128)
