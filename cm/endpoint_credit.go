@@ -57,9 +57,11 @@ import (
 type credits struct {
 	// For messages of this side. used is guarded by the message turn; the others are set before the
 	// endpoint is connected.
-	limit uint64         // receives of the peer's offer, 0 = the peer does not count
-	more  *atomic.Uint64 // the own word: receives that the peer has posted since its offer; nil if this side made no offer
-	used  uint64
+	limit uint64 // receives of the peer's offer, 0 = the peer does not count
+	// the own word: receives that the peer has posted since its offer; nil if this side made no
+	// offer
+	more *atomic.Uint64
+	used uint64
 
 	// For messages of the peer. late is atomic; the fields after it are guarded by Endpoint.mu.
 	late    atomic.Bool // a Write waits for a slot of the send queue

@@ -86,7 +86,8 @@ func TestCreditSlowReader(t *testing.T) {
 				if err := a.Send(ctx, number(n)); err != nil {
 					return fmt.Errorf("Send %d: %w", n, err)
 				}
-				if ahead := sent.Add(1) - taken.Load(); ahead > receives+1 { // a message is received before it is counted
+				// a message is received before it is counted
+				if ahead := sent.Add(1) - taken.Load(); ahead > receives+1 {
 					return fmt.Errorf("%d messages have no receive", ahead-receives)
 				}
 			}
