@@ -61,7 +61,7 @@ func (d *Device) Open() (*Context, error) {
 // SharedContext returns the context that all users of the device in this process share; the first
 // call opens it. The connection manager uses it unless another context is configured, so
 // connections can share protection domains and completion queues. Calling its Close is an error: it
-// lives until CloseShared, or as long as the process and the device.
+// lives until CloseShared, or until the device or the process ends.
 func (d *Device) SharedContext() (*Context, error) {
 	if d == nil || d.p == nil {
 		return nil, opError("SharedContext", "", ErrNoDevice)

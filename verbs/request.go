@@ -5,7 +5,7 @@ package verbs
 // The functions in this file return the common requests; package ext has those of RFC 7306. They
 // post nothing: pass the result to QP.PostSend, Dispatcher.PostSend or Endpoint.Do of package cm.
 // Arguments have the same order everywhere: the peer's memory, then the operands, then local
-// memory. Each request is signaled, so it generates a completion on success too; the caller may
+// memory. Each request is signalled, so it generates a completion on success too; the caller may
 // change its flags and ID. Posting a request that exceeds its [Remote] fails with an error that Is
 // [ErrBounds].
 //
