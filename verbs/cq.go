@@ -211,7 +211,7 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 // [ErrSharedChannel]. The error Is ctx.Err() when ctx is done and [ErrClosed] when the CQ is
 // closed. If several goroutines wait, each completion is returned to one of them.
 //
-// Canceling ctx withdraws nothing: the requests stay posted, their memory belongs to the device
+// Cancelling ctx withdraws nothing: the requests stay posted, their memory belongs to the device
 // until they complete, and a later Wait or Poll returns their completions. To reclaim the memory,
 // call [QP.Drain]. A send request without [SendSignaled] generates no completion on success, so it
 // never ends a Wait.
