@@ -61,7 +61,7 @@ type DeviceAttr struct {
 	MaxPKeys        int            // max_pkeys
 	LocalCAAckDelay uint8          // local_ca_ack_delay: the device acknowledges within 4.096 us * 2^LocalCAAckDelay
 	PhysPortCnt     int            // phys_port_cnt
-	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr: C programs learn it at QP creation
+	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr: in C, QP creation returns it
 	NumCompVectors  int            // num_comp_vectors of struct ibv_context: see CQConfig.CompVector
 
 	// Attributes of other QP types, of multicast and of older kernels.
