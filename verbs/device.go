@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// DeviceInfo describes a device, open or not.
+// DeviceInfo describes a device, whether or not it is open.
 type DeviceInfo struct {
 	Name      string // for example "mlx5_0", "rxe0", "usiw0"
 	Provider  string // "usiw" for the user-space RNIC, "ibverbs" for devices of rdma-core
@@ -100,7 +100,7 @@ var registry struct {
 }
 
 // Register adds a provider's device to [Devices]. The error Is [ErrInvalid] if its name is empty or
-// taken, also by a kernel device.
+// already taken, kernel devices included.
 func Register(p ProviderDevice) (*Device, error) {
 	d := NewDevice(p)
 	if err := register(d); err != nil {

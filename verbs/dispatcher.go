@@ -294,9 +294,9 @@ func (d *Dispatcher) find(wc *WC) (f func(*WC), ok bool) {
 // If several goroutines are in Run or Wait, one of them polls and the others stand by.
 func (d *Dispatcher) Run(ctx context.Context) error { return d.wait(ctx, "Dispatcher.Run", nil) }
 
-// Wait receives from ready; a closed channel also ends it. Until then it calls functions as Run
-// does, unless another goroutine already does. A program with few goroutines therefore needs no
-// Run: each of them waits for the signal that the function of its request sends.
+// Wait waits until it receives a value from ready or ready is closed. Meanwhile it calls functions
+// as Run does, unless another goroutine already does. A program with few goroutines therefore needs
+// no Run: each of them waits for the signal that the function of its request sends.
 //
 // A function of the dispatcher should send to ready, and without blocking: the channel needs a
 // buffer. The goroutine that polls checks ready only after each batch of completions, so it notices

@@ -36,19 +36,18 @@
 //
 // # Handles and providers
 //
-// The handles are concrete types. Behind them works a provider: libibverbs, for kernel devices, in
-// programs built with cgo on Linux; or the user-space RNIC of package usiw (iWARP), which runs
-// anywhere without root, kernel modules or cgo. A handle rejects calls after Close, enforces the
-// order of parents and children, checks arguments and wraps errors; the provider does everything
-// else.
+// The handles are concrete types, backed by a provider: libibverbs, for kernel devices, in programs
+// built with cgo on Linux; or the user-space RNIC of package usiw (iWARP), which runs anywhere
+// without root, kernel modules or cgo. A handle rejects calls after Close, enforces the order of
+// parents and children, checks arguments and wraps errors; the provider does everything else.
 //
 // # Requests and completions
 //
 // [Send], [Write], [Read], [FetchAdd] and similar functions return the common requests; a [Remote]
 // names their target in the peer's memory. A program posts a request to a [QP] and polls its
 // completion from a [CQ]. A [Dispatcher] instead calls a function for each completion, for any
-// number of QPs. Package cm establishes connections; its Endpoint is a QP with everything that it
-// needs.
+// number of QPs. Package cm establishes connections; its Endpoint bundles a QP with everything that
+// it needs.
 //
 // # Lifetimes
 //

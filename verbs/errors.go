@@ -27,7 +27,7 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 	// ErrLimit: a limit of the device or of the object is exceeded; see [LimitError].
 	ErrLimit = errors.New("limit exceeded")
-	// ErrBounds: a range is not inside its memory (ERANGE).
+	// ErrBounds: an offset or length is out of range of the memory (ERANGE).
 	ErrBounds = errors.New("out of the bounds of the memory region")
 	// ErrState: the call is not allowed in the current state of the QP; see [StateError].
 	ErrState = errors.New("wrong QP state")
@@ -39,8 +39,9 @@ var (
 	ErrSharedChannel = errors.New("completion channel is shared: use CompChannel.Wait")
 )
 
-// OpError reports a failed call: the call, the device and the cause. Err wraps one of the causes
-// above, an errno, or a typed error of this package. Most callers use errors.Is or errors.As.
+// OpError reports a failed call: the call, the device and the cause. Err is or wraps one of the
+// causes above, an errno, or a typed error of this package. Most callers use errors.Is or
+// errors.As.
 type OpError struct {
 	Op     string // the call, for example "CreateQP"
 	Device string // the name of the device, or ""

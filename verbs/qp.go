@@ -103,7 +103,8 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Keep both CQs open while the provider uses them. After Init, the tree of objects does.
+	// Keep both CQs open while the provider uses them. From Init on, the tree of objects ensures
+	// it.
 	if !cfg.SendCQ.node.Enter() {
 		return nil, ErrClosed
 	}
@@ -231,8 +232,9 @@ func (q *QP) opError(op string, err error) error { return opError(op, q.pd.ctx.d
 
 // PostSend queues send requests in order (ibv_post_send(3)) and returns the number n that it
 // queued. If n < len(wrs), the error describes what is wrong with wrs[n]; the requests before it
-// are queued. It is allowed in states RTS, SQD and ERR. It does not block and, on success, does not
-// allocate, except for requests that must be rewritten for a faulty driver (docs/support.md).
+// are queued. Posting is allowed in states RTS, SQD and ERR. It does not block and, on success,
+// does not allocate, except for requests that must be rewritten for a faulty driver
+// (docs/support.md).
 func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	if q.direct != nil {
 		if n, err = q.direct.postSendDirect(q, wrs); err != nil {
@@ -419,8 +421,8 @@ func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 
 // PostRecv queues receive requests in order (ibv_post_recv(3)) and returns the number n that it
 // queued. If n < len(wrs), the error describes what is wrong with wrs[n]; the requests before it
-// are queued. It is allowed in every state except RESET. It does not block and, on success, does
-// not allocate.
+// are queued. Posting is allowed in every state except RESET. It does not block and, on success,
+// does not allocate.
 func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	if q.direct != nil && q.srq == nil {
 		if n, err = q.direct.postRecvDirect(q, wrs); err != nil {

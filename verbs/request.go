@@ -11,8 +11,8 @@ package verbs
 //
 // A SendWR literal should set Opcode explicitly, because the zero Opcode is WRRDMAWrite.
 
-// Send returns a request that sends the memory from as one message (WRSend). The peer must have
-// posted a receive that is large enough.
+// Send returns a request that sends the elements of from as one message (WRSend). The peer must
+// have posted a receive that is large enough.
 func Send(from ...SGE) SendWR { return SendWR{Opcode: WRSend, Flags: SendSignaled, SGL: from} }
 
 // SendImm returns a [Send] with a 32-bit immediate (WRSendWithImm).
@@ -25,7 +25,7 @@ func SendInv(rkey uint32, from ...SGE) SendWR {
 	return SendWR{Opcode: WRSendWithInv, Flags: SendSignaled, SGL: from, InvalidateRKey: rkey}
 }
 
-// Write returns a request that writes the memory from to the peer's memory (WRRDMAWrite). The
+// Write returns a request that writes the elements of from to the peer's memory (WRRDMAWrite). The
 // peer's program is not notified. On iWARP, success means that from may be reused, not that the
 // peer has the data; on InfiniBand it means both.
 func Write(to Remote, from ...SGE) SendWR {
@@ -40,8 +40,8 @@ func WriteImm(to Remote, imm uint32, from ...SGE) SendWR {
 		room: to.Length + 1, Imm: imm}
 }
 
-// Read returns a request that fills into from the peer's memory (WRRDMARead). into needs
-// AccessLocalWrite. The peer's program is not notified.
+// Read returns a request that reads as many bytes from the peer's memory as the elements of into
+// hold (WRRDMARead). They need AccessLocalWrite. The peer's program is not notified.
 func Read(from Remote, into ...SGE) SendWR {
 	return SendWR{Opcode: WRRDMARead, Flags: SendSignaled, SGL: into, RemoteAddr: from.Addr, RKey: from.RKey,
 		room: from.Length + 1}
@@ -49,7 +49,7 @@ func Read(from Remote, into ...SGE) SendWR {
 
 // FetchAdd returns a request that adds add to the 64-bit integer at the start of the peer's memory
 // (WRAtomicFetchAndAdd). Its address must be a multiple of 8. The original value is placed in into,
-// one element of 8 bytes, in host byte order; into needs AccessLocalWrite.
+// one element of 8 bytes with AccessLocalWrite, in host byte order.
 func FetchAdd(at Remote, add uint64, into ...SGE) SendWR {
 	return SendWR{Opcode: WRAtomicFetchAndAdd, Flags: SendSignaled, SGL: into, RemoteAddr: at.Addr, RKey: at.RKey,
 		room: at.Length + 1, Add: add}
