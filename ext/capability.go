@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Atomics are the atomic operations of RFC 7306. A device supports either all of them or none
-// (section 1.1).
+// Atomics are the atomic operations of RFC 7306. An RNIC with these extensions has either all of
+// them or none (section 1.1).
 const Atomics = verbs.OpSet(1<<verbs.OpFetchAdd | 1<<verbs.OpCmpSwap | 1<<verbs.OpMaskedFetchAdd |
 	1<<verbs.OpMaskedCmpSwap)
 

@@ -4,8 +4,8 @@ package verbs
 
 import "fmt"
 
-// Cause explains why a request of the QP failed, and returns nil if it succeeded. The error is a
-// *[RequestError]:
+// Cause returns an error that explains why a request of the QP failed, or nil if it succeeded. The
+// error is a *[RequestError]:
 //
 //	if err := qp.Cause(&wc); err != nil {
 //		// RDMA_WRITE 7 of QP 18: local protection error: element 1:

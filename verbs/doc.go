@@ -54,7 +54,7 @@
 //	Device
 //	  Context
 //	    CompChannel
-//	    CQ            (also below the CompChannel it was made with)
+//	    CQ            (also below the CompChannel it was created with)
 //	    PD
 //	      MR  MW  AH
 //	      SRQ

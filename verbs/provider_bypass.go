@@ -6,8 +6,8 @@ import "sync/atomic"
 
 // A device that wraps another one and passes most requests and completions through unchanged can
 // let the handles bypass it. A layer then costs almost nothing: each request is checked once, in
-// the outermost handle, and calls in progress are counted once, under one lock. Both interfaces are
-// optional. Objects that implement them follow these rules:
+// the outermost handle, and there is one lock and one count of the calls in progress. Both
+// interfaces are optional. Objects that implement them follow these rules:
 //
 //   - The inner object has the capacities and attributes that the outer one reports; it may have
 //     fewer operations.
@@ -32,9 +32,10 @@ type ProviderQPBypass interface {
 type ProviderCQBypass interface {
 	ProviderCQ
 	// Bypass returns the inner CQ and the flag that disables the bypass. While shut is false,
-	// CQ.Poll polls the inner CQ directly; CQ.Wait always calls Poll. polling counts the calls of
-	// CQ.Poll in progress that read shut as false or are about to read it. A provider that sets
-	// shut and then finds polling 0 therefore polls after every completion that bypassed it.
+	// CQ.Poll polls the inner CQ directly; CQ.Wait always calls Poll of the outer CQ. polling
+	// counts the calls of CQ.Poll in progress that read shut as false or are about to read it. A
+	// provider that sets shut and then finds polling 0 therefore polls after every completion that
+	// bypassed it.
 	Bypass() (inner *CQ, shut *atomic.Bool, polling *atomic.Int32)
 	// Sift is called with the completions of a poll that read shut as false before and as true
 	// after. It removes those that are not the program's, changes those that need it, and returns

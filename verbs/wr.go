@@ -58,8 +58,8 @@ type MWBind struct {
 // UDDest is the destination of a datagram (wr.ud of struct ibv_send_wr).
 type UDDest struct {
 	AH         *AH    // the path
-	RemoteQPN  uint32 // remote_qpn: the number of its QP, 24 bits
-	RemoteQKey uint32 // remote_qkey: the Q_Key of its QP
+	RemoteQPN  uint32 // remote_qpn: destination QP number, 24 bits
+	RemoteQKey uint32 // remote_qkey: Q_Key of the destination QP
 }
 
 // RecvWR is a receive work request (ibv_post_recv(3)). An empty SGL receives messages without data.
@@ -91,13 +91,13 @@ type WC struct {
 
 	InvalidatedRKey uint32 // the key that the peer invalidated, if Flags has WCWithInv
 	VendorErr       uint32 // of a failed request; the meaning depends on the driver
-	QPNum           uint32 // of the QP of the request
-	SrcQP           uint32 // UD: the number of the sender's QP
+	QPNum           uint32 // number of the request's QP
+	SrcQP           uint32 // UD: QP number of the sender
 
 	PKeyIndex    uint16 // UD: the index of the partition key, for QP 1 only
 	SLID         uint16 // UD on InfiniBand: the sender's LID
 	SL           uint8  // UD: service level
-	DLIDPathBits uint8  // UD on InfiniBand: the low bits of the LID to which the message was sent
+	DLIDPathBits uint8  // UD on InfiniBand: low bits of the destination LID
 
 	posted uint64 // ID XOR the wr_id under which a Dispatcher posted the request; 0 without a Dispatcher
 }
