@@ -14,8 +14,8 @@ import (
 type SRQAttr struct {
 	MaxWR  int // max_wr: receives in the queue
 	MaxSGE int // max_sge: elements per receive
-	// SRQLimit: when fewer receives than this remain, the context gets one EventSRQLimitReached (0
-	// = never). The event resets the limit to 0.
+	// SRQLimit: when fewer receives than this remain, the context gets one EventSRQLimitReached.
+	// The event resets the limit to 0, which disables it.
 	SRQLimit int
 }
 
