@@ -10,23 +10,23 @@ import (
 )
 
 // MaskedFetchAdd returns the result of a masked FetchAdd on memory with the value orig (RFC 7306
-// section 5.1.1). A set bit in mask is the most significant bit of a field: the carry out of it is
-// dropped, like the carry out of bit 63. A mask of 0 is the addition of 64 bits, a mask of all ones
-// is XOR. The requester gets orig.
+// section 5.1.1). A set bit in mask marks the most significant bit of a field: the carry out of it
+// is dropped, like the carry out of bit 63. A zero mask gives a plain 64-bit addition, a mask of
+// all ones XOR. The requester receives orig.
 func MaskedFetchAdd(orig, add, mask uint64) uint64 { return rdmap.FetchAdd(orig, add, mask) }
 
 // MaskedCmpSwap returns the result of a masked CmpSwap on memory with the value orig (RFC 7306
-// section 5.1.2). If orig equals compare in every bit that is set in compareMask, the result has
-// the bits of swap where swapMask is set, and those of orig elsewhere. If not, the result is orig.
-// The requester gets orig in both cases, from which it can tell them apart.
+// section 5.1.2). If orig equals compare in every bit of compareMask, the result takes the bits of
+// swapMask from swap and the others from orig. Otherwise the result is orig. The requester receives
+// orig in both cases, and can tell them apart by it.
 func MaskedCmpSwap(orig, compare, compareMask, swap, swapMask uint64) uint64 {
 	return rdmap.CmpSwap(orig, compare, compareMask, swap, swapMask)
 }
 
-// FieldMask returns the mask of a FetchAdd on a word that consists of fields of the given widths in
-// bits, from the least significant one up. Bits above the last field are one more field.
-// FieldMask(32, 16, 16) has the bits 31, 47 and 63. The error Is verbs.ErrInvalid if a width is not
-// positive or the fields are wider than 64 bits together.
+// FieldMask returns the FetchAdd mask for a word divided into fields of the given widths in bits,
+// least significant first. Bits above the last field form another field. FieldMask(32, 16, 16) has
+// bits 31, 47 and 63 set. The error Is verbs.ErrInvalid if a width is not positive or the widths
+// add up to more than 64.
 func FieldMask(widths ...int) (uint64, error) {
 	var mask uint64
 	used := 0
@@ -46,9 +46,8 @@ func FetchAddWR(at verbs.Remote, add uint64, into ...verbs.SGE) verbs.SendWR {
 	return verbs.FetchAdd(at, add, into...)
 }
 
-// MaskedFetchAddWR returns the request that replaces the 64-bit integer at the beginning of the
-// peer's memory as [MaskedFetchAdd] does. The original value arrives in into, as with
-// [verbs.FetchAdd].
+// MaskedFetchAddWR returns a request that applies [MaskedFetchAdd] to the 64-bit integer at the
+// start of the peer's memory. The original value is placed in into, as in [verbs.FetchAdd].
 func MaskedFetchAddWR(at verbs.Remote, add, mask uint64, into ...verbs.SGE) verbs.SendWR {
 	wr := verbs.FetchAdd(at, add, into...)
 	wr.Opcode, wr.AddMask = verbs.WRMaskedAtomicFetchAndAdd, mask
@@ -60,9 +59,9 @@ func CmpSwapWR(at verbs.Remote, compare, swap uint64, into ...verbs.SGE) verbs.S
 	return verbs.CmpSwap(at, compare, swap, into...)
 }
 
-// MaskedCmpSwapWR returns the request that replaces the 64-bit integer at the beginning of the
-// peer's memory as [MaskedCmpSwap] does. The original value arrives in into, as with
-// [verbs.FetchAdd]; the swap was done if it equals compare in the bits of compareMask.
+// MaskedCmpSwapWR returns a request that applies [MaskedCmpSwap] to the 64-bit integer at the start
+// of the peer's memory. The original value is placed in into, as in [verbs.FetchAdd]; the swap took
+// place if it equals compare in the bits of compareMask.
 func MaskedCmpSwapWR(at verbs.Remote, compare, compareMask, swap, swapMask uint64, into ...verbs.SGE) verbs.SendWR {
 	wr := verbs.CmpSwap(at, compare, swap, into...)
 	wr.Opcode, wr.CompareMask, wr.SwapMask = verbs.WRMaskedAtomicCmpAndSwp, compareMask, swapMask

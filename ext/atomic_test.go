@@ -100,7 +100,7 @@ func TestFieldMask(t *testing.T) {
 	require.ErrorContains(t, err, "field 1 is 5 bits wide, of 4 that are left")
 }
 
-// Fields that a mask separates are added as integers of their own width.
+// Fields separated by a mask are added as independent integers.
 func TestFieldMaskSeparates(t *testing.T) {
 	mask, err := ext.FieldMask(32, 16, 16)
 	require.NoError(t, err)
@@ -137,8 +137,8 @@ func TestBuildersAllocateNothing(t *testing.T) {
 	}))
 }
 
-// TestOneRule: the requests of all builders, here and in package verbs, are signalled, and what is
-// longer than the peer's memory is refused before it is posted.
+// TestOneRule: all constructors, here and in package verbs, return signalled requests, and those
+// that exceed the peer's memory are refused before they are posted.
 func TestOneRule(t *testing.T) {
 	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	sge := a.sink(t, 0)[0]

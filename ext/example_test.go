@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Three counters of 32, 16 and 16 bits in one word of the peer's memory: each wraps around without
-// a carry into the next.
+// Three counters of 32, 16 and 16 bits share one word of the peer's memory. Each wraps around
+// without a carry into the next.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -43,12 +43,12 @@ func Example() {
 	// Output: 8 0 6
 }
 
-// A Write, and Immediate Data of 64 bits that tells the peer of it.
+// A Write followed by 64-bit Immediate Data, which notifies the peer.
 func ExampleWriteImm64WRs() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	p, err := usiwtest.NewPair(ctx, usiwtest.PairConfig{TCP: "127.0.0.1:0", Before: func(p *usiwtest.Pair) error {
-		_, err := p.B.QP.PostRecv([]verbs.RecvWR{{}}) // the immediate takes it
+		_, err := p.B.QP.PostRecv([]verbs.RecvWR{{}}) // consumed by the immediate
 		return err
 	}})
 	if err != nil {
@@ -71,7 +71,7 @@ func ExampleWriteImm64WRs() {
 	// Output: RECV_RDMA_WITH_IMM 4 1099511627776 data
 }
 
-// What a device has of RFC 7306.
+// The RFC 7306 operations that a device supports.
 func ExampleCapabilities() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// side is one end of a connection whose memory is used as words: sinks and sources here, targets of
-// the peer.
+// side is one end of a connection. Its memory is an array of words, used as local sinks and sources
+// and as targets for the peer.
 type side struct{ *usiwtest.End }
 
 func testContext(t *testing.T) context.Context {
@@ -25,7 +25,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// connect makes two connected ends.
+// connect returns two connected ends.
 func connect(t *testing.T, cfg usiwtest.PairConfig) (a, b side, link *usiwtest.Link) {
 	t.Helper()
 	cfg.Mem = regionSize
@@ -36,14 +36,14 @@ func connect(t *testing.T, cfg usiwtest.PairConfig) (a, b side, link *usiwtest.L
 // regionSize is the size in bytes of an end's memory.
 const regionSize = 4096
 
-// pair makes two connected ends on NICs of these configurations.
+// pair returns two connected ends on NICs with these configurations.
 func pair(t *testing.T, acfg, bcfg usiw.Config) (a, b side) {
 	t.Helper()
 	a, b, _ = connect(t, usiwtest.PairConfig{A: acfg, B: bcfg})
 	return a, b
 }
 
-// newContext opens a NIC of its own.
+// newContext opens a separate NIC.
 func newContext(t *testing.T, cfg usiw.Config) *verbs.Context {
 	t.Helper()
 	nic, err := usiw.New(cfg)
@@ -55,7 +55,7 @@ func newContext(t *testing.T, cfg usiw.Config) *verbs.Context {
 	return ctx
 }
 
-// newQP makes a QP that is not connected.
+// newQP creates an unconnected QP.
 func newQP(t *testing.T) *verbs.QP {
 	t.Helper()
 	ctx := newContext(t, usiw.Config{})
@@ -79,12 +79,12 @@ func (s side) word(i int) uint64       { return binary.NativeEndian.Uint64(s.MR.
 func (s side) setWord(i int, v uint64) { binary.NativeEndian.PutUint64(s.MR.Bytes()[8*i:], v) }
 func (s side) addr(i int) uint64       { return s.MR.Addr() + 8*uint64(i) }
 
-// there is the i-th word of the side as its peer names it.
+// there returns the i-th word of the side as a Remote for its peer.
 func (s side) there(i int) verbs.Remote {
 	return verbs.Remote{Addr: s.addr(i), Length: 8, RKey: s.MR.RKey()}
 }
 
-// do posts wrs, the last of them signalled, and returns its completion.
+// do posts wrs, of which the last is signalled, and returns its completion.
 func (s side) do(t *testing.T, wrs ...verbs.SendWR) verbs.WC {
 	t.Helper()
 	wc, err := s.Do(testContext(t), wrs...)

@@ -15,13 +15,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Outcome is the finding of a [Probe].
+// Outcome is the conclusion of a [Probe].
 type Outcome uint8
 
 const (
-	Undecided    Outcome = iota // nothing: ProbeResult.Reason says why
-	Supported                   // the peer has the Atomics
-	NotSupported                // the peer does not know the Atomics
+	Undecided    Outcome = iota // unknown; see ProbeResult.Reason
+	Supported                   // the peer supports the Atomics
+	NotSupported                // the peer does not support the Atomics
 )
 
 // String returns "undecided", "supported" or "not supported".
@@ -37,44 +37,44 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// ProbeResult is the answer of a [Probe].
+// ProbeResult is the result of a [Probe].
 type ProbeResult struct {
 	Outcome Outcome
-	// Value is the value of the word, as a number in host order, if the Outcome is Supported.
+	// Value is the value of the probed word, in host byte order, if Outcome is Supported.
 	Value uint64
-	// Reason is nil if the Outcome is Supported. Otherwise it Is the verbs.WCStatus of the request,
-	// and wraps the reason for the end of the connection: a *verbs.TerminateError if the peer
-	// reported an error.
+	// Reason is nil if Outcome is Supported. Otherwise it Is the verbs.WCStatus of the request, and
+	// wraps the reason why the connection ended: a *verbs.TerminateError if the peer reported an
+	// error.
 	Reason error
-	// Others are completions of other requests that were in the CQ before that of the probe:
-	// receives, if both queues of the QP use this CQ.
+	// Others are the completions of other requests that were polled before the probe's: for example
+	// receives, if both queues of the QP use the same CQ.
 	Others []verbs.WC
 }
 
 // Implementation constants.
 const (
-	probePoll  = time.Millisecond // between polls of a CQ whose events go to a shared channel
-	probeFlush = 10 * time.Second // for the flush of a probe that was given up
+	probePoll  = time.Millisecond // interval for polling a CQ on a shared channel
+	probeFlush = 10 * time.Second // time limit for flushing an abandoned probe
 )
 
-// Probe finds out whether the peer of a connection has the [Atomics], as RFC 7306 section 1.1
-// proposes: it posts a FetchAdd of 0 on the 64-bit integer at addr in the peer's region rkey, which
-// must be aligned and allow atomics. A peer that has FetchAdd has the others too. There is no probe
-// for Immediate Data, because it would consume a receive of the peer.
+// Probe determines whether the peer of a connection supports the [Atomics], as RFC 7306 section 1.1
+// suggests: it posts a FetchAdd of 0 on the 64-bit integer at addr in the peer's region rkey. addr
+// must be aligned and the region must allow atomics. A peer that supports FetchAdd supports the
+// others too. Immediate Data cannot be probed, because that would consume a receive of the peer.
 //
 // The QP must be connected and idle, and no other goroutine may poll its send CQ during the call.
-// Probe registers a sink of its own.
+// Probe registers its own sink.
 //
-// A peer without atomics answers with a Terminate message: the Outcome is NotSupported, and the
-// connection is lost. If the connection ends for another reason, for example because the key is
-// wrong, the Outcome is Undecided. The error is nil in all these cases.
+// A peer without atomics responds with a Terminate message: the Outcome is NotSupported, and the
+// connection is lost. If the connection ends for another reason, such as a wrong key, the Outcome
+// is Undecided. The error is nil in all these cases.
 //
-// The error is not nil if Probe could not send the request: it Is verbs.ErrNotSupported if the
-// device of qp has no FetchAdd, verbs.ErrState if the QP is not connected, verbs.ErrLimit if no
-// atomics in progress were agreed on (ORD 0). Then the connection is unchanged.
+// If Probe cannot send the request, the connection is unchanged and the error is not nil: it Is
+// verbs.ErrNotSupported if the device of qp lacks FetchAdd, verbs.ErrState if the QP is not
+// connected, and verbs.ErrLimit if the connection allows no atomics in progress (ORD 0).
 //
-// When ctx is done before the answer arrives, the error Is ctx.Err(). A request cannot be
-// withdrawn, so Probe then moves the QP to the state ERR and flushes the request, before it
+// If ctx is done before the response arrives, the error Is ctx.Err(). A posted request cannot be
+// withdrawn, so Probe then moves the QP to state ERR, which flushes the request, before it
 // deregisters the sink.
 func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res ProbeResult, err error) {
 	if qp == nil {
@@ -111,7 +111,7 @@ func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res Pro
 	if err != nil {
 		return res, fmt.Errorf("ext: Probe: %w", err)
 	}
-	// Only the identifier distinguishes the completion of this request from others, also on error.
+	// Only the ID distinguishes the completion of this request from others, on errors too.
 	wr := FetchAddWR(verbs.Remote{Addr: addr, Length: 8, RKey: rkey}, 0, sge)
 	wr.ID = rand.Uint64()
 	if _, err := qp.PostSend([]verbs.SendWR{wr}); err != nil {
@@ -128,8 +128,8 @@ func Probe(ctx context.Context, qp *verbs.QP, addr uint64, rkey uint32) (res Pro
 	return res, nil
 }
 
-// judge determines the outcome from the completion of the request and the reason for the end of the
-// connection.
+// judge determines the outcome from the completion of the request and the reason why the connection
+// ended.
 func (r *ProbeResult) judge(qp *verbs.QP, wc *verbs.WC) {
 	if wc.Status == verbs.WCSuccess {
 		r.Outcome = Supported
@@ -147,14 +147,14 @@ func (r *ProbeResult) judge(qp *verbs.QP, wc *verbs.WC) {
 	}
 	switch [3]uint8{term.Layer, term.Type, term.Code} {
 	case [3]uint8{rdmap.LayerRDMAP, rdmap.ErrTypeOperation, rdmap.OperOpcode},
-		// siw of Linux sends it like this, because it swaps layer and type. By the RFCs these
-		// numbers are an error of the set-up.
+		// Linux siw sends the error like this because it swaps layer and type. In the RFCs these
+		// numbers mean a connection setup error.
 		[3]uint8{rdmap.LayerMPA, 0, mpa.ErrCodeIRD}:
 		r.Outcome = NotSupported
 	}
 }
 
-// awaitProbe waits for the completion with the identifier id and collects the others.
+// awaitProbe waits for the completion of request id and collects the others.
 func awaitProbe(ctx context.Context, qp *verbs.QP, id uint64, others *[]verbs.WC) (verbs.WC, error) {
 	wcs := make([]verbs.WC, 1)
 	for {
@@ -175,8 +175,8 @@ func awaitProbe(ctx context.Context, qp *verbs.QP, id uint64, others *[]verbs.WC
 	}
 }
 
-// pollShared waits for a completion in a CQ whose events go to a channel of the caller. It polls,
-// because only the caller may wait for that channel.
+// pollShared waits for a completion in a CQ whose events go to the caller's channel. It polls,
+// because only the caller may wait on that channel.
 func pollShared(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) {
 	tick := time.NewTicker(probePoll)
 	defer tick.Stop()
@@ -192,14 +192,14 @@ func pollShared(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) 
 	}
 }
 
-// giveUp flushes the request id and polls its completion.
+// giveUp flushes request id and polls its completion.
 func giveUp(qp *verbs.QP, id uint64, others *[]verbs.WC) error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeFlush)
 	defer cancel()
 	if err := qp.Drain(ctx); err != nil {
 		return err
 	}
-	// The completion is in the CQ, unless the CQ is closed or has overflowed; then that has been
+	// The completion is in the CQ unless the CQ is closed or overflowed, which was already
 	// reported.
 	wcs := make([]verbs.WC, 1)
 	for {

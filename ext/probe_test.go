@@ -84,7 +84,7 @@ func TestProbeUndecided(t *testing.T) {
 	}
 }
 
-// A region without the right says nothing about the peer either.
+// A region without the access right reveals nothing about the peer either.
 func TestProbeWithoutTheRight(t *testing.T) {
 	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	mr, err := b.PD.AllocMR(8, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
@@ -95,14 +95,14 @@ func TestProbeWithoutTheRight(t *testing.T) {
 	require.ErrorIs(t, res.Reason, &verbs.TerminateError{Layer: 0, Type: 1, Code: 2, Remote: true})
 }
 
-// Receives that are flushed into the same CQ are not lost.
+// Receives flushed into the same CQ are not lost.
 func TestProbeReturnsOtherCompletions(t *testing.T) {
 	a, b, _ := connect(t, usiwtest.PairConfig{OneCQ: true})
 	_, err := a.QP.PostRecv([]verbs.RecvWR{{ID: 77}, {ID: 78}})
 	require.NoError(t, err)
 	sent := b.do(t, ext.ImmDataWR(5))
 	require.NoError(t, sent.Err())
-	// The immediate is before the probe's answer on the stream, so it is before it in the CQ.
+	// The immediate precedes the probe's response on the stream, and therefore in the CQ.
 	res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
 	require.NoError(t, err)
 	require.Equal(t, ext.Supported, res.Outcome)
@@ -111,7 +111,7 @@ func TestProbeReturnsOtherCompletions(t *testing.T) {
 	require.EqualValues(t, 5, res.Others[0].Imm64)
 }
 
-// Nor are they when the refusal flushes them.
+// Receives flushed by the refusal are not lost either.
 func TestProbeLosesNoCompletion(t *testing.T) {
 	a, b, _ := connect(t, usiwtest.PairConfig{OneCQ: true, B: usiw.Config{Without: ext.Atomics}})
 	recvs := make([]verbs.RecvWR, 20)
@@ -169,7 +169,7 @@ func TestProbeRefusedLocally(t *testing.T) {
 	})
 }
 
-// No Reads and atomics were agreed on.
+// The connection allows no Reads or atomics in progress.
 func TestProbeWithoutDepth(t *testing.T) {
 	a, b, _ := connect(t, usiwtest.PairConfig{AParam: cm.ConnParam{InitiatorDepth: cm.None},
 		BParam: cm.ConnParam{ResponderResources: cm.None}})
@@ -178,8 +178,8 @@ func TestProbeWithoutDepth(t *testing.T) {
 	require.Equal(t, verbs.QPStateRTS, a.QP.State())
 }
 
-// The peer vanishes behind a wire that keeps everything from it: ctx ends the probe, and with it
-// the connection, and nothing stays registered.
+// The wire stops delivering to the peer: ctx ends the probe and the connection, and nothing stays
+// registered.
 func TestProbeGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
@@ -207,8 +207,7 @@ func TestProbeGivenUp(t *testing.T) {
 	}
 }
 
-// Other implementations refuse with no header quoted, and the kernel's siw with layer and type
-// exchanged.
+// Other implementations refuse without quoting a header, and kernel siw swaps layer and type.
 func TestProbeRefusedByOthers(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -224,7 +223,7 @@ func TestProbeRefusedByOthers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			nic := usiw.Config{CloseTimeout: 100 * time.Millisecond}
 			a, b, link := connect(t, usiwtest.PairConfig{A: nic, B: nic})
-			// b sees nothing of the probe, and something else answers in its place.
+			// b does not see the probe; a substitute responds in its place.
 			link.ToListener.Stall()
 			answers := replyOnce(t, link, c.term)
 			res, err := ext.Probe(testContext(t), a.QP, b.addr(0), b.MR.RKey())
@@ -239,9 +238,9 @@ func TestProbeRefusedByOthers(t *testing.T) {
 	}
 }
 
-// replyOnce waits until the side that dialled sends something, gives it the FPDU of a Terminate
-// message with the given header, none if it is nil, and ends the stream. The channel is closed when
-// that is done.
+// replyOnce waits until the dialling side sends something, responds with a Terminate message that
+// has the given header (no message if header is nil), and ends the stream. It then closes the
+// channel.
 func replyOnce(t *testing.T, link *usiwtest.Link, header []byte) <-chan struct{} {
 	before := link.ToListener.Written()
 	ctx := testContext(t)
@@ -260,8 +259,8 @@ func replyOnce(t *testing.T, link *usiwtest.Link, header []byte) <-chan struct{}
 	return done
 }
 
-// terminateFPDU returns the FPDU of a Terminate message with the given header, the first of its
-// stream.
+// terminateFPDU returns the FPDU of a Terminate message with the given header, as the first message
+// of its stream.
 func terminateFPDU(header []byte) []byte {
 	b := make([]byte, mpa.LengthLen+ddp.UntaggedLen, 64)
 	b[1] = byte(ddp.UntaggedLen + len(header))

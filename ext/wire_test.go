@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Every vector over the wire: the peer's memory holds what the arithmetic says, and the original
-// comes back.
+// Every vector over the wire: the peer's memory holds the computed result, and the original value
+// is returned.
 func TestVectorsOverTheWire(t *testing.T) {
 	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	const guard = 0x5ca1ab1e0ddba11
@@ -82,13 +82,13 @@ func TestImmediatesOverTheWire(t *testing.T) {
 	require.EqualValues(t, 8, wc.ByteLen)
 	require.EqualValues(t, 0xfeed, b.word(5))
 
-	// Nothing is posted any more: the peer finds no receive for the fourth.
+	// No receives are left, so the peer has none for the fourth message.
 	a.do(t, ext.ImmDataWR(imm))
 	<-a.ID.Done()
 	require.ErrorIs(t, a.QP.Err(), &verbs.TerminateError{Layer: 1, Type: 2, Code: 2, Remote: true})
 }
 
-// A misaligned target is refused and stays as it was.
+// A misaligned target is refused and left unchanged.
 func TestMisalignedTarget(t *testing.T) {
 	a, b := pair(t, usiw.Config{}, usiw.Config{})
 	b.setWord(0, 1)

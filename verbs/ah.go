@@ -9,27 +9,28 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// AHAttr describes a path (struct ibv_ah_attr). All numbers are in host order.
+// AHAttr describes a path (struct ibv_ah_attr). All numbers are in host byte order.
 type AHAttr struct {
-	GRH         GlobalRoute // grh: if IsGlobal; always on RoCE
-	DLID        uint16      // dlid: the LID to which packets go; InfiniBand only
+	GRH         GlobalRoute // grh: valid if IsGlobal; required on RoCE
+	DLID        uint16      // dlid: destination LID; InfiniBand only
 	SL          uint8       // sl: service level
-	SrcPathBits uint8       // src_path_bits: the low bits of the LID from which they come; InfiniBand only
-	StaticRate  uint8       // static_rate: the most that is sent on the path, enum ibv_rate; 0 = as fast as the port
+	SrcPathBits uint8       // src_path_bits: low bits of the source LID; InfiniBand only
+	StaticRate  uint8       // static_rate: maximum rate on the path, enum ibv_rate; 0 = port rate
 	IsGlobal    bool        // is_global: GRH is valid
-	PortNum     uint8       // port_num: the port that packets leave by, from 1
+	PortNum     uint8       // port_num: the local port, from 1
 }
 
-// GlobalRoute is the part of a path that a Global Routing Header carries (struct ibv_global_route).
+// GlobalRoute holds the fields of a path that go into the Global Routing Header (struct
+// ibv_global_route).
 type GlobalRoute struct {
 	DGID         GID    // dgid
 	FlowLabel    uint32 // flow_label, 20 bits
 	SGIDIndex    uint8  // sgid_index: index of the local GID
-	HopLimit     uint8  // hop_limit: routers that a packet may pass
+	HopLimit     uint8  // hop_limit: maximum number of routers on the path
 	TrafficClass uint8  // traffic_class
 }
 
-// AH is an address handle: the path to a receiver of datagrams. All methods may be called
+// AH is an address handle: the path to a destination of datagrams. All methods may be called
 // concurrently.
 type AH struct {
 	node lifetime.Node
@@ -38,9 +39,9 @@ type AH struct {
 	attr AHAttr
 }
 
-// CreateAH makes an address handle (ibv_create_ah(3)). On devices without datagrams the error Is
-// [ErrNotSupported]; it Is [ErrInvalid] if the device has no such port, or the flow label has more
-// than 20 bits.
+// CreateAH creates an address handle (ibv_create_ah(3)). The error Is [ErrNotSupported] on devices
+// without datagrams, and [ErrInvalid] if the device has no such port or the flow label exceeds 20
+// bits.
 func (pd *PD) CreateAH(attr AHAttr) (*AH, error) {
 	if err := pd.enter("CreateAH"); err != nil {
 		return nil, err
@@ -78,10 +79,10 @@ func (ah *AH) PD() *PD { return ah.pd }
 // Attr returns the path.
 func (ah *AH) Attr() AHAttr { return ah.attr }
 
-// Provider returns the provider's object of the handle.
+// Provider returns the provider's AH object.
 func (ah *AH) Provider() ProviderAH { return ah.p }
 
-// Close destroys the handle (ibv_destroy_ah(3)). Requests that name it should have completed. It is
+// Close destroys the handle (ibv_destroy_ah(3)). Requests that use it should have completed. It is
 // idempotent and may be called on nil.
 func (ah *AH) Close() error {
 	if ah == nil {

@@ -7,14 +7,13 @@ import (
 	"fmt"
 )
 
-// GRHLen is the length in bytes of the Global Routing Header at the beginning of a received
-// datagram's memory.
+// GRHLen is the length in bytes of the Global Routing Header at the start of a received datagram.
 const GRHLen = 40
 
-// CreateAHFromWC makes the address handle for an answer to a datagram (ibv_create_ah_from_wc(3)).
-// wc is the completion of its receive, grh the first [GRHLen] bytes of its memory, which are looked
-// at only if wc.Flags has WCGRH. The answer leaves by port, counted from 1. A datagram to a
-// multicast group has no address of ours: for it the error Is [ErrInvalid].
+// CreateAHFromWC creates an address handle for replying to a datagram (ibv_create_ah_from_wc(3)).
+// wc is the completion of its receive; grh is the first [GRHLen] bytes of its memory, used only if
+// wc.Flags has WCGRH. port is the local port, from 1. For a datagram to a multicast group, which
+// does not name an address of this host, the error Is [ErrInvalid].
 func (pd *PD) CreateAHFromWC(wc *WC, grh []byte, port int) (*AH, error) {
 	attr, err := pd.ctx.AHAttrFromWC(wc, grh, port)
 	if err != nil {
@@ -24,7 +23,7 @@ func (pd *PD) CreateAHFromWC(wc *WC, grh []byte, port int) (*AH, error) {
 	return ah, opError("CreateAHFromWC", pd.ctx.dev.Name(), err)
 }
 
-// AHAttrFromWC returns the path for an answer to a datagram (ibv_init_ah_from_wc(3)); see
+// AHAttrFromWC returns the path for replying to a datagram (ibv_init_ah_from_wc(3)); see
 // [PD.CreateAHFromWC].
 func (c *Context) AHAttrFromWC(wc *WC, grh []byte, port int) (AHAttr, error) {
 	if err := c.enter("AHAttrFromWC"); err != nil {
@@ -67,7 +66,7 @@ func (c *Context) ahAttrFromWC(wc *WC, grh []byte, port int) (AHAttr, error) {
 	return attr, nil
 }
 
-// grh is what an answer needs of a Global Routing Header.
+// grh holds the fields of a Global Routing Header that a reply needs.
 type grh struct {
 	from, to    GID
 	flow        uint32
@@ -76,13 +75,13 @@ type grh struct {
 }
 
 const (
-	ipv4At    = 20   // where a RoCE v2 datagram over IPv4 has its IP header, of 20 bytes
-	nextUDP   = 17   // next header of RoCE v2
-	nextIBGRH = 0x1b // next header of InfiniBand and RoCE v1
+	ipv4At    = 20   // offset of the 20-byte IP header of a RoCE v2 datagram over IPv4
+	nextUDP   = 17   // the next header of RoCE v2
+	nextIBGRH = 0x1b // the next header of InfiniBand and RoCE v1
 )
 
-// parseGRH reads a Global Routing Header (InfiniBand Architecture volume 1, 8.3), or the IP header
-// that RoCE v2 has in its place (its annex A17.4.5.2).
+// parseGRH parses a Global Routing Header (InfiniBand Architecture volume 1, 8.3), or the IP header
+// that takes its place in RoCE v2 (ibid., annex A17.4.5.2).
 func parseGRH(b []byte) (grh, error) {
 	word := binary.BigEndian.Uint32(b)
 	ip4 := b[ipv4At:GRHLen]
@@ -91,7 +90,7 @@ func parseGRH(b []byte) (grh, error) {
 	case word>>28 != 6 && ip4[0]>>4 != 4:
 		return grh{}, invalid("the Global Routing Header has the IP versions %d and %d", word>>28, ip4[0]>>4)
 	case word>>28 != 6 || isIPv4(ip4):
-		// What stands before an IPv4 header is not defined.
+		// The bytes before an IPv4 header are undefined.
 		h.from, h.to = gidOf4(ip4[12:16]), gidOf4(ip4[16:20])
 		h.hops, h.class, h.v2 = ip4[8], ip4[1], true
 		if ip4[16]>>4 == 0xe {
@@ -117,8 +116,8 @@ func parseGRH(b []byte) (grh, error) {
 
 func toGroup(g GID) error { return invalid("the datagram was sent to the group %v", g.Addr()) }
 
-// isIPv4 tells an IPv4 header without options from the end of a Global Routing Header, by its
-// checksum (RFC 791 section 3.1).
+// isIPv4 distinguishes an IPv4 header without options from the end of a Global Routing Header by
+// its checksum (RFC 791 section 3.1).
 func isIPv4(b []byte) bool {
 	if b[0] != 4<<4|5 {
 		return false
@@ -137,7 +136,8 @@ func gidOf4(b []byte) GID {
 	return g
 }
 
-// indexOfGID finds the row of a port's table that has a GID, of RoCE v2 or of another type.
+// indexOfGID returns the index of a GID in a port's table, among the RoCE v2 entries if v2 and the
+// others if not.
 func (c *Context) indexOfGID(port int, gid GID, v2 bool) (uint8, error) {
 	entries, err := c.GIDs(port)
 	if err != nil {

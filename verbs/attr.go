@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// GUID is a 64-bit identifier, as a number.
+// GUID is a 64-bit globally unique identifier, as a number in host byte order.
 type GUID uint64
 
-// String writes the GUID as ibv_devinfo does, for example "0011:2233:4455:6677".
+// String formats the GUID as ibv_devinfo does, for example "0011:2233:4455:6677".
 func (g GUID) String() string {
 	return fmt.Sprintf("%04x:%04x:%04x:%04x", uint16(g>>48), uint16(g>>32), uint16(g>>16), uint16(g))
 }
 
-// MarshalText implements encoding.TextMarshaler with the text of String.
+// MarshalText implements encoding.TextMarshaler, using String.
 func (g GUID) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler: it reads what String writes.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts the format of String.
 func (g *GUID) UnmarshalText(text []byte) error {
 	v, err := strconv.ParseUint(strings.ReplaceAll(string(text), ":", ""), 16, 64)
 	if err != nil || GUID(v).String() != strings.ToLower(string(text)) {
@@ -29,8 +29,8 @@ func (g *GUID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// DeviceAttr has the attributes of a device (ibv_query_device(3)); the fields are those of struct
-// ibv_device_attr. Limits are for the objects of all contexts of the device together.
+// DeviceAttr holds the attributes of a device (ibv_query_device(3)); the fields are those of struct
+// ibv_device_attr. Limits apply to all contexts of the device together.
 type DeviceAttr struct {
 	FwVer           string         // fw_ver
 	NodeGUID        GUID           // node_guid
@@ -49,9 +49,9 @@ type DeviceAttr struct {
 	MaxCQE          int            // max_cqe: entries in one CQ
 	MaxMR           int            // max_mr
 	MaxPD           int            // max_pd
-	MaxQPRdAtom     int            // max_qp_rd_atom: Reads and atomics in progress as responder, one QP
-	MaxResRdAtom    int            // max_res_rd_atom: the same, all QPs
-	MaxQPInitRdAtom int            // max_qp_init_rd_atom: Reads and atomics in progress as requester, one QP
+	MaxQPRdAtom     int            // max_qp_rd_atom: Reads and atomics in progress per QP as responder
+	MaxResRdAtom    int            // max_res_rd_atom: the same for all QPs together
+	MaxQPInitRdAtom int            // max_qp_init_rd_atom: Reads and atomics in progress per QP as requester
 	AtomicCap       AtomicCap      // atomic_cap
 	MaxMW           int            // max_mw
 	MaxAH           int            // max_ah
@@ -61,10 +61,10 @@ type DeviceAttr struct {
 	MaxPKeys        int            // max_pkeys
 	LocalCAAckDelay uint8          // local_ca_ack_delay: the device acknowledges within 4.096 us * 2^LocalCAAckDelay
 	PhysPortCnt     int            // phys_port_cnt
-	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr: there QP creation returns it
+	MaxInlineData   int            // bytes in one inline request; not in ibv_device_attr: in C, QP creation returns it
 	NumCompVectors  int            // num_comp_vectors of struct ibv_context: see CQConfig.CompVector
 
-	// What other kinds of QPs, multicast and older kernels have.
+	// Attributes of other QP types, of multicast and of older kernels.
 	MaxEERdAtom           int // max_ee_rd_atom
 	MaxEEInitRdAtom       int // max_ee_init_rd_atom
 	MaxEE                 int // max_ee
@@ -72,13 +72,13 @@ type DeviceAttr struct {
 	MaxRawIPv6QP          int // max_raw_ipv6_qp
 	MaxRawEthyQP          int // max_raw_ethy_qp
 	MaxMcastGrp           int // max_mcast_grp: multicast groups
-	MaxMcastQPAttach      int // max_mcast_qp_attach: QPs of one group
-	MaxTotalMcastQPAttach int // max_total_mcast_qp_attach: QPs of all groups
+	MaxMcastQPAttach      int // max_mcast_qp_attach: QPs per multicast group
+	MaxTotalMcastQPAttach int // max_total_mcast_qp_attach: QPs attached to all groups
 	MaxFMR                int // max_fmr
 	MaxMapPerFMR          int // max_map_per_fmr
 }
 
-// PortAttr has the attributes of a port (ibv_query_port(3)); the fields are those of struct
+// PortAttr holds the attributes of a port (ibv_query_port(3)); the fields are those of struct
 // ibv_port_attr.
 type PortAttr struct {
 	State       PortState // state
@@ -89,7 +89,7 @@ type PortAttr struct {
 	PKeyTblLen  int       // pkey_tbl_len
 	LID         uint16    // lid
 	SMLID       uint16    // sm_lid
-	LMC         uint8     // lmc: so many low bits of the LID are free, for other paths to the port
+	LMC         uint8     // lmc: number of low bits of the LID that select a path to the port
 	ActiveWidth uint8     // active_width: a code, see ibv_devinfo
 	ActiveSpeed uint8     // active_speed: a code, see ibv_devinfo
 	PhysState   uint8     // phys_state: a code, see ibv_devinfo
@@ -100,48 +100,48 @@ type PortAttr struct {
 	BadPKeyCntr   uint32 // bad_pkey_cntr: packets with a wrong partition key
 	QKeyViolCntr  uint32 // qkey_viol_cntr: packets with a wrong Q_Key
 	MaxVLNum      uint8  // max_vl_num: a code, see ibv_devinfo
-	SMSL          uint8  // sm_sl: the service level to the subnet manager
-	SubnetTimeout uint8  // subnet_timeout: the subnet delays a packet for 4.096 us * 2^SubnetTimeout at most
+	SMSL          uint8  // sm_sl: service level for reaching the subnet manager
+	SubnetTimeout uint8  // subnet_timeout: the subnet delays a packet by at most 4.096 us * 2^SubnetTimeout
 	InitTypeReply uint8  // init_type_reply
 	Flags         uint8  // flags
 }
 
-// QPCap has the sizes of a queue pair (struct ibv_qp_cap). Zero = the default, see [QPConfig].
+// QPCap holds the capacities of a queue pair (struct ibv_qp_cap). In [QPConfig], zero fields select
+// the defaults.
 type QPCap struct {
 	MaxSendWR     int // max_send_wr: requests in the send queue
 	MaxRecvWR     int // max_recv_wr: requests in the receive queue
-	MaxSendSGE    int // max_send_sge: elements of a send request
-	MaxRecvSGE    int // max_recv_sge: elements of a receive
+	MaxSendSGE    int // max_send_sge: elements per send request
+	MaxRecvSGE    int // max_recv_sge: elements per receive
 	MaxInlineData int // max_inline_data, bytes
 }
 
-// QPAttr has the attributes of a QP that can be set and queried (struct ibv_qp_attr,
-// ibv_modify_qp(3)). All numbers are in host order. A [QPAttrMask] selects those that [QP.Modify]
-// sets.
+// QPAttr holds the attributes of a QP (struct ibv_qp_attr, ibv_modify_qp(3)). All numbers are in
+// host byte order. A [QPAttrMask] selects those that [QP.Modify] sets.
 type QPAttr struct {
 	State     QPState // qp_state
-	CurState  QPState // cur_qp_state: the state that the program takes the QP to be in
+	CurState  QPState // cur_qp_state: the state that the program assumes the QP to be in
 	PathMTU   MTU     // path_mtu: RC and UC
-	RQPSN     uint32  // rq_psn: the number of the first packet that comes, 24 bits
-	SQPSN     uint32  // sq_psn: the number of the first packet that is sent, 24 bits
+	RQPSN     uint32  // rq_psn: sequence number of the first packet received, 24 bits
+	SQPSN     uint32  // sq_psn: sequence number of the first packet sent, 24 bits
 	DestQPNum uint32  // dest_qp_num: the peer's QP, 24 bits; RC and UC
-	// qp_access_flags: the rights of the peer on this QP; the device checks bits without a name
-	// here
+	// qp_access_flags: the peer's access rights on this QP; bits without a name here are left to
+	// the device to check
 	AccessFlags     AccessFlags
-	PKeyIndex       uint16 // pkey_index: of the port's table of partition keys
+	PKeyIndex       uint16 // pkey_index: index in the port's partition key table
 	PortNum         uint8  // port_num, from 1
 	MaxRdAtomic     int    // max_rd_atomic: Reads and atomics in progress as requester (ORD)
 	MaxDestRdAtomic int    // max_dest_rd_atomic: the same as responder (IRD)
-	// min_rnr_timer: the peer's pause if a receive is missing: 1 = 10 us up to 31 = 491.52 ms, 0 =
-	// 655.36 ms
+	// min_rnr_timer: how long the peer waits before it retries when no receive is posted: 1 = 10 us
+	// up to 31 = 491.52 ms, 0 = 655.36 ms
 	MinRNRTimer    uint8
-	Timeout        uint8  // timeout: packets are sent again after 4.096 us * 2^Timeout, up to 31; 0 = never
-	RetryCnt       uint8  // retry_cnt: so often, 0 to 7
-	RNRRetry       uint8  // rnr_retry: so often is sent again what found no receive, 0 to 6; 7 = without end
+	Timeout        uint8  // timeout: packets are retransmitted after 4.096 us * 2^Timeout, up to 31; 0 = never
+	RetryCnt       uint8  // retry_cnt: number of such retransmissions, 0 to 7
+	RNRRetry       uint8  // rnr_retry: retries when no receive is posted, 0 to 6; 7 = unlimited
 	QKey           uint32 // qkey: UD
 	AH             AHAttr // ah_attr: the path to the peer, RC and UC
-	SQDAsyncNotify bool   // en_sqd_async_notify: an EventSQDrained when the send queue has drained
-	Cap            QPCap  // cap: as queried; cannot be changed
+	SQDAsyncNotify bool   // en_sqd_async_notify: send an EventSQDrained when the send queue has drained
+	Cap            QPCap  // cap: set by Query only; cannot be changed
 }
 
 // QPAttrMask selects fields of [QPAttr].
@@ -168,7 +168,7 @@ const (
 	QPAttrDestQPN         QPAttrMask = 1 << 20 // IBV_QP_DEST_QPN
 )
 
-// String lists the bits by the C names without IBV_QP_.
+// String lists the bits by their C names without IBV_QP_.
 func (m QPAttrMask) String() string {
 	return flagText(uint64(m),
 		[]string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT", "QKEY", "AV",

@@ -4,24 +4,25 @@ package verbs
 
 import "fmt"
 
-// Cause explains a completion of the QP that has failed, and returns nil for one that has
-// succeeded. The error is a *[RequestError]:
+// Cause returns an error that explains why a request of the QP failed, or nil if it succeeded. The
+// error is a *[RequestError]:
 //
 //	if err := qp.Cause(&wc); err != nil {
-//		// RDMA_WRITE 7 of QP 18: local protection error: element 1: no memory has key 0x2a00 (64 bytes at 0x1000)
+//		// RDMA_WRITE 7 of QP 18: local protection error: element 1:
+//		// no memory has key 0x2a00 (64 bytes at 0x1000)
 //		log.Print(err)
 //	}
 //
-// It Is the status of the completion. On the user-space RNIC it wraps an *[AccessError] if an
-// access to memory was refused, here or at the peer, and the *[TerminateError] if the peer has
-// found the fault. A driver of the kernel tells the status and VendorErr only. On rxe and siw the
-// opcode is known too, and on rxe the *[AccessError] of a request that may not use the memory of
-// this side: of receives, and with Linux 6.1 of sends, which 6.12 flushes without telling which one
-// was wrong. A request that was flushed has no cause of its own: the error wraps what has ended the
-// QP, as [QP.Err] returns it.
+// It Is the status of the completion. On the user-space RNIC it wraps an *[AccessError] if a memory
+// access was refused, here or at the peer, and the *[TerminateError] if the peer detected the
+// error. Kernel drivers report only the status and VendorErr. On rxe and siw the opcode is known
+// too. On rxe so is the *[AccessError] of a receive that may not access local memory, and on Linux
+// 6.1 that of a send; Linux 6.12 flushes such sends without reporting which one was at fault. A
+// flushed request has no cause of its own: the error wraps what ended the QP, as returned by
+// [QP.Err].
 //
-// Nothing is kept for requests that succeed, so Cause costs nothing until it is called. It may be
-// called after Close, but not after the QP has gone back to RESET.
+// Nothing is retained for successful requests, so Cause costs nothing until it is called. It may be
+// called after Close, but not after the QP returns to RESET.
 func (q *QP) Cause(wc *WC) error {
 	if wc == nil || wc.Status == WCSuccess {
 		return nil
@@ -44,18 +45,19 @@ func (q *QP) Cause(wc *WC) error {
 	return e
 }
 
-// RequestError says why a request has failed. It Is its Status, and wraps its Reason.
+// RequestError reports why a request failed. It Is its Status, and wraps its Reason.
 type RequestError struct {
 	QPNum     uint32   // of the QP
 	ID        uint64   // of the request (wr_id)
 	Status    WCStatus // of its completion
-	VendorErr uint32   // of its completion (vendor_err): what it means depends on the driver
-	Opcode    WCOpcode // what the completion would have, had it succeeded; valid if Known
-	Known     bool     // the device has told which request it was; not for requests that were flushed
-	Reason    error    // nil if the device has told nothing but the status
+	VendorErr uint32   // of its completion (vendor_err); the meaning depends on the driver
+	Opcode    WCOpcode // the opcode that a successful completion would have; valid if Known
+	Known     bool     // Opcode is known; false for flushed requests
+	Reason    error    // nil if the device reported only the status
 }
 
-// Error returns for example "RDMA_WRITE 7 of QP 18: remote access error: terminated by peer: ...".
+// Error returns, for example, "RDMA_WRITE 7 of QP 18: remote access error: terminated by peer:
+// ...".
 func (e *RequestError) Error() string {
 	what := "request"
 	if e.Known {
@@ -79,41 +81,41 @@ func (e *RequestError) Unwrap() []error {
 	return []error{e.Status, e.Reason}
 }
 
-// AccessFault is the reason why an access to memory was refused.
+// AccessFault is the reason why a memory access was refused.
 type AccessFault uint8
 
 const (
-	// no memory has the key: it was never given, or it has been closed or invalidated
+	// no memory has the key: it was never assigned, or it was closed or invalidated
 	AccessBadKey       AccessFault = iota
-	AccessForeign                  // the memory is of another PD, or the window of another QP
-	AccessMissingRight             // the memory does not allow it
-	AccessQPRight                  // the QP does not allow it to the peer (qp_access_flags)
-	AccessBounds                   // it is not all inside the memory
-	AccessWraps                    // its last address is beyond 64 bits
-	// the key cannot be invalidated: it is of a region, or of a window of another QP
+	AccessForeign                  // the memory belongs to another PD, or the window to another QP
+	AccessMissingRight             // the memory lacks the access right
+	AccessQPRight                  // the QP does not grant the peer this access (qp_access_flags)
+	AccessBounds                   // the range is not inside the memory
+	AccessWraps                    // address plus length overflows 64 bits
+	// the key cannot be invalidated: it belongs to a region, or to a window of another QP
 	AccessNoInvalidate
-	AccessOfWindow   // the key is that of a window, and only peers use windows
-	AccessMisaligned // an atomic on memory whose address is not a multiple of 8
+	AccessOfWindow   // the key belongs to a window, which only peers can use
+	AccessMisaligned // the address of an atomic is not a multiple of 8
 )
 
 var accessFaults = []string{"unknown key", "foreign memory", "missing right", "missing right of the QP",
 	"out of bounds", "address wraps around", "key cannot be invalidated", "key of a window", "misaligned address"}
 
-// String returns for example "unknown key".
+// String returns, for example, "unknown key".
 func (f AccessFault) String() string { return enumText(int(f), accessFaults, "AccessFault") }
 
-// AccessError is an access to memory that was refused: the key, the address, the right that was
-// missing, and the element of the request that named it. What is not known is 0.
+// AccessError describes a refused memory access: the key, the address, the missing right, and the
+// SGE of the request. Unknown fields are 0.
 type AccessError struct {
 	Fault   AccessFault
-	Key     uint32      // the local key of an element, or the remote key (STag) that the requester named
+	Key     uint32      // the local key of an SGE, or the remote key (STag) that the requester used
 	Addr    uint64      // of the first byte
-	Length  uint64      // bytes; 0 = not known
-	Right   AccessFlags // what the access needs; 0 = only that the key is valid, or not known
-	Element int         // the index in the SGL of the request; -1 = the memory is that of the requester's peer
+	Length  uint64      // bytes; 0 = unknown
+	Right   AccessFlags // what the access needs; 0 = only a valid key, or unknown
+	Element int         // index in the request's SGL; -1 = the memory is on the side of the requester's peer
 }
 
-// Error returns for example "element 1: the memory of key 0x2a00 lacks LOCAL_WRITE (64 bytes at
+// Error returns, for example, "element 1: the memory of key 0x2a00 lacks LOCAL_WRITE (64 bytes at
 // 0x1000)".
 func (e *AccessError) Error() string {
 	var s string
@@ -155,7 +157,7 @@ func (e *AccessError) Error() string {
 	return s
 }
 
-// Is reports whether target is the sentinel for the fault: ErrBounds, or ErrForeign.
+// Is reports whether target is the fault's sentinel: ErrBounds or ErrForeign.
 func (e *AccessError) Is(target error) bool {
 	switch e.Fault {
 	case AccessBounds, AccessWraps:
@@ -166,19 +168,19 @@ func (e *AccessError) Is(target error) bool {
 	return false
 }
 
-// EndError says that this side has ended the connection of a QP. It Is [ErrClosed]. [QP.Err]
-// returns it.
+// EndError reports that this side ended the connection of a QP. It Is [ErrClosed]. [QP.Err] returns
+// it.
 type EndError struct {
 	Why string // for example "the QP was moved to ERR"
 }
 
-// Error returns for example "ended by this side: the QP was moved to ERR".
+// Error returns, for example, "ended by this side: the QP was moved to ERR".
 func (e *EndError) Error() string { return "ended by this side: " + e.Why }
 
 // Unwrap returns ErrClosed.
 func (e *EndError) Unwrap() error { return ErrClosed }
 
-// The ends that providers have in common.
+// The reasons shared by all providers.
 var (
 	EndModify     error = &EndError{"the QP was moved to ERR"}
 	EndClose      error = &EndError{"the QP was closed"}

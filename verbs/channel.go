@@ -11,18 +11,18 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// CompChannel delivers the events of the CQs that were made with it. All methods may be called
+// CompChannel delivers the events of the CQs created with it. All methods may be called
 // concurrently.
 type CompChannel struct {
 	node lifetime.Node
 	ctx  *Context
 	p    ProviderCompChannel
 
-	released atomic.Bool // it is to be closed when it has no CQ
+	released atomic.Bool // Release was called: close once no CQ uses it
 	ended    sync.Once   // p is closed
 }
 
-// CreateCompChannel makes a completion channel (ibv_create_comp_channel(3)).
+// CreateCompChannel creates a completion channel (ibv_create_comp_channel(3)).
 func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	if err := c.enter("CreateCompChannel"); err != nil {
 		return nil, err
@@ -39,12 +39,12 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	return ch, nil
 }
 
-// Provider returns the provider's object of the channel.
+// Provider returns the provider's channel object.
 func (ch *CompChannel) Provider() ProviderCompChannel { return ch.p }
 
-// Wait waits for the next event and returns its CQ, which must be armed again by [CQ.ReqNotify] and
-// then polled until it is empty. Unlike in C, events are not acknowledged. The error Is ctx.Err()
-// when ctx is done, and [ErrClosed] when the channel is closed.
+// Wait waits for the next event and returns its CQ. The caller must rearm the CQ with
+// [CQ.ReqNotify] and then poll until it is empty. Unlike in C, events need no acknowledgement. The
+// error Is ctx.Err() when ctx is done, and [ErrClosed] when the channel is closed.
 func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
 	if ch.node.Closed() || ch.released.Load() {
 		return nil, opError("CompChannel.Wait", ch.ctx.dev.Name(), ErrClosed)
@@ -56,8 +56,8 @@ func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
 	return cq, nil
 }
 
-// Close closes the channel and ends every Wait. It is idempotent and may be called on nil. With
-// live CQs the error Is [ErrBusy].
+// Close closes the channel and unblocks every Wait. It is idempotent and may be called on nil. The
+// error Is [ErrBusy] while CQs use the channel.
 func (ch *CompChannel) Close() error {
 	if ch == nil {
 		return nil
@@ -72,9 +72,9 @@ func (ch *CompChannel) Close() error {
 	return opError("CompChannel.Close", ch.ctx.dev.Name(), err)
 }
 
-// Release ends every Wait, as Close does. The channel is closed together with its last CQ, or at
-// once if it has none. A provider that wraps this device needs it, because the program's channel is
-// closed before the CQs that use it. It is idempotent and may be called on nil.
+// Release unblocks every Wait, as Close does, but closes the channel together with its last CQ, or
+// at once if it has none. It is for providers that wrap this device: the program's channel is
+// closed before the inner CQs that use this one. It is idempotent and may be called on nil.
 func (ch *CompChannel) Release() error {
 	if ch == nil {
 		return nil
@@ -83,7 +83,7 @@ func (ch *CompChannel) Release() error {
 	return errors.Join(ch.closeUnused(), opError("CompChannel.Release", ch.ctx.dev.Name(), ch.end()))
 }
 
-// closeUnused closes the channel unless it has CQs. The last CQ calls it again.
+// closeUnused closes the channel unless CQs use it; closing the last CQ calls it again.
 func (ch *CompChannel) closeUnused() error {
 	if err := ch.Close(); !errors.Is(err, ErrBusy) {
 		return err

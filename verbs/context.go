@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// Context is an open device: the root of every object that is made on it. All methods may be called
+// Context is an open device, the root of all objects created on it. All methods may be called
 // concurrently.
 type Context struct {
 	node     lifetime.Node
@@ -41,15 +41,15 @@ func openContext(d *Device, shared bool) (*Context, error) {
 // Device returns the device that was opened.
 func (c *Context) Device() *Device { return c.dev }
 
-// Provider returns the provider's object of the context, for connection managers and other code
-// that extends a provider.
+// Provider returns the provider's context object, for connection managers and other code that
+// extends a provider.
 func (c *Context) Provider() ProviderContext { return c.p }
 
-// Supports reports whether the device has the operation. How it does it, natively in most cases,
-// says ext.SupportOf; which QPs have it, [QP.Supports].
+// Supports reports whether the device has the operation. ext.SupportOf tells whether it is native,
+// as in most cases; [QP.Supports] tells whether a particular QP has it.
 func (c *Context) Supports(op Op) bool { return c.ops.Has(op) }
 
-// Ops returns the operations that the device has, see Supports.
+// Ops returns the operations that the device has; see Supports.
 func (c *Context) Ops() OpSet { return c.ops }
 
 // enter begins a call, or returns the error of a closed context.
@@ -70,7 +70,7 @@ func (c *Context) QueryDevice() (DeviceAttr, error) {
 	return attr, opError("QueryDevice", c.dev.Name(), err)
 }
 
-// QueryPort returns the attributes of a port, counted from 1 (ibv_query_port(3)).
+// QueryPort returns the attributes of a port (ibv_query_port(3)). Ports are numbered from 1.
 func (c *Context) QueryPort(port int) (PortAttr, error) {
 	if err := c.enter("QueryPort"); err != nil {
 		return PortAttr{}, err
@@ -90,19 +90,19 @@ func (c *Context) checkPort(port int) error {
 	return nil
 }
 
-// AsyncEvent is an event of a QP, a CQ or the device that belongs to no request
-// (ibv_get_async_event(3)). Unlike in C, events are not acknowledged.
+// AsyncEvent is an asynchronous event of a QP, CQ, SRQ or port, or of the device itself
+// (ibv_get_async_event(3)). Unlike in C, events need no acknowledgement.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP   // the QP concerned, or nil
 	CQ   *CQ   // the CQ concerned, or nil
 	SRQ  *SRQ  // the SRQ concerned, or nil
 	Port int   // the port concerned, from 1, or 0
-	Err  error // the reason, if it is known: a *TerminateError, ErrCQOverflow, or the error of the stream
+	Err  error // the reason, if known: a *TerminateError, ErrCQOverflow, or the error of the stream
 }
 
-// OfClosed reports whether the object concerned has been closed, or is being closed. WaitEvent
-// returns no such events, and they keep no object in memory.
+// OfClosed reports whether the object concerned is closed or closing. WaitEvent does not return
+// such events, and they do not keep the object in memory.
 func (e AsyncEvent) OfClosed() bool {
 	return e.QP != nil && e.QP.node.Closed() || e.CQ != nil && e.CQ.node.Closed() || e.SRQ != nil && e.SRQ.node.Closed()
 }
@@ -122,9 +122,9 @@ func (e AsyncEvent) text() string {
 	return s
 }
 
-// WaitEvent waits for the next asynchronous event of the context. 1,024 events are kept in a queue;
-// of more the oldest are dropped, and so are the events of an object that is closed. The error Is
-// ctx.Err() when ctx is done, and [ErrClosed] when the context is closed.
+// WaitEvent waits for the next asynchronous event of the context. The queue holds 1,024 events:
+// beyond that the oldest are dropped, as are events of closed objects. The error Is ctx.Err() when
+// ctx is done, and [ErrClosed] when the context is closed.
 func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	if c.node.Closed() {
 		return AsyncEvent{}, opError("WaitEvent", c.dev.Name(), ErrClosed)
@@ -133,8 +133,8 @@ func (c *Context) WaitEvent(ctx context.Context) (AsyncEvent, error) {
 	return ev, opError("WaitEvent", c.dev.Name(), err)
 }
 
-// Close closes the context and ends every WaitEvent. It is idempotent and may be called on nil. The
-// error Is [ErrBusy] if the context has live objects, and for the shared context of a device.
+// Close closes the context and unblocks every WaitEvent. It is idempotent and may be called on nil.
+// The error Is [ErrBusy] if the context has live objects or is the device's shared context.
 func (c *Context) Close() error {
 	if c == nil {
 		return nil
@@ -156,8 +156,9 @@ func (c *Context) end() error {
 	return opError("Close", c.dev.Name(), err)
 }
 
-// CloseAll closes every object of the context, children before parents, and then the context. It is
-// for the end of a main function: connections are ended without an orderly disconnect.
+// CloseAll closes every object of the context, children before parents, and then the context
+// itself, unless it is the shared one. It suits the end of a main function: connections are cut
+// without an orderly disconnect.
 func (c *Context) CloseAll() error {
 	if c == nil {
 		return nil

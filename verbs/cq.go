@@ -13,20 +13,19 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// DefaultCQE is the number of entries of a CQ if CQConfig.CQE is 0.
+// DefaultCQE is the capacity of a CQ if CQConfig.CQE is 0.
 const DefaultCQE = 256
 
 // CQConfig describes a completion queue.
 type CQConfig struct {
-	// CQE is the number of completions that the queue must hold (0 = DefaultCQE). The device may
-	// make it larger.
+	// CQE is the minimum capacity in completions (0 = DefaultCQE). The device may provide more.
 	CQE int
-	// Channel receives the events (nil = a channel of its own, for CQ.Wait).
+	// Channel receives the CQ's events (nil = a private channel, as CQ.Wait requires).
 	Channel *CompChannel
-	// CompVector is the completion vector, 0 to DeviceAttr.NumCompVectors - 1: which of its
-	// interrupts the device uses for the events of the CQ, and so which processor handles them
-	// (comp_vector of ibv_create_cq(3)). A program with several busy CQs spreads them over the
-	// vectors.
+	// CompVector is the completion vector (comp_vector of ibv_create_cq(3)), 0 to
+	// DeviceAttr.NumCompVectors - 1. It selects the device's interrupt for the events of the CQ,
+	// and thus the processor that handles them. Programs with several busy CQs should spread them
+	// over the vectors.
 	CompVector int
 }
 
@@ -36,39 +35,40 @@ type CQ struct {
 	node   lifetime.Node
 	ctx    *Context
 	p      ProviderCQ
-	direct directPoller     // p if it makes Close wait itself, or nil
-	drive  ProviderCQDriver // p if it can be driven, or nil
-	sleeps ProviderCQDriver // sleeps for Wait: drive, or the CQ that p wraps; nil = Wait sleeps on ch
-	spin   time.Duration    // how long Wait drives before it sleeps
+	direct directPoller     // p if it can be polled without entering node, or nil
+	drive  ProviderCQDriver // p if it is a driver, or nil
+	sleeps ProviderCQDriver // what Wait sleeps in: drive, or the CQ that p wraps; nil = Wait sleeps on ch
+	spin   time.Duration    // how long Wait polls before it sleeps
 	ch     ProviderCompChannel
-	owned  bool         // ch was made for this CQ alone
-	given  *CompChannel // the channel that ch belongs to, if it is not owned
-	room   atomic.Int64 // how many completions it holds, as last known
+	owned  bool         // ch is private to this CQ
+	given  *CompChannel // the channel that ch belongs to, unless owned
+	room   atomic.Int64 // last known capacity in completions
 
 	waiting chan struct{} // holds a token while a goroutine sleeps in Wait
 	closed  chan struct{} // closed by Close
 
-	// Who sleeps in WaitSolicited must be woken for any completion while others wait in Wait. Each
-	// side writes its own of these and then looks at the other, so one of them arms the CQ.
-	picky  atomic.Bool  // the goroutine that sleeps does so in WaitSolicited
-	others atomic.Int32 // goroutines in Wait that stand by
+	// While goroutines stand by in Wait, any completion must wake the one that sleeps in
+	// WaitSolicited. Each side sets its own field before it reads the other's, so at least one of
+	// them arms the CQ for every completion.
+	picky  atomic.Bool  // the sleeping goroutine is in WaitSolicited
+	others atomic.Int32 // goroutines standing by in Wait
 }
 
-// directPoller is a provider's CQ that can be polled without entering the node. Its lock makes
-// Close wait: Destroy takes it when no poll is in progress, and does not release it.
+// directPoller is a provider's CQ that can be polled without entering the node. Its own lock makes
+// Close wait for polls in progress: Destroy acquires the lock and never releases it.
 type directPoller interface {
-	// canPollDirect reports whether this CQ does it.
+	// canPollDirect reports whether this CQ supports it.
 	canPollDirect() bool
-	// pollDirect is Poll. If ok is false it has done nothing, and the CQ must be polled in the
-	// ordinary way, which finds out that it is closed.
+	// pollDirect is Poll. If ok is false it did nothing, and the caller must poll the ordinary way,
+	// which also detects a closed CQ.
 	pollDirect(wcs []WC) (n int, ok bool, err error)
 }
 
-// CreateCQ makes a completion queue (ibv_create_cq(3)).
+// CreateCQ creates a completion queue (ibv_create_cq(3)).
 //
-// A CQ must have room for every request that may complete into it before it is polled. Otherwise
-// completions are lost: the context gets EventCQErr, the QPs that use the CQ go into the error
-// state, and Poll returns the completions in the queue and then an error that Is [ErrCQOverflow].
+// A CQ must have room for every request that may complete before it is polled. On overflow,
+// completions are lost: the context gets an EventCQErr, the QPs of the CQ enter the error state,
+// and Poll returns the remaining completions and then an error that Is [ErrCQOverflow].
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := c.enter("CreateCQ"); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 		cq.direct = b
 	}
 	cq.room.Store(int64(cq.p.CQE()))
-	cq.drive, _ = cq.p.(ProviderCQDriver) // a CQ that p wraps is driven when p polls it
+	cq.drive, _ = cq.p.(ProviderCQDriver) // if p wraps a driver, polling p drives it
 	if d, ok := Ability[ProviderCQDriver](cq.p); ok {
 		cq.sleeps, cq.spin = d, d.Spin()
 	}
@@ -138,19 +138,18 @@ func (cq *CQ) closeChannel() error {
 	return cq.ch.Close()
 }
 
-// Context returns the context that the CQ belongs to.
+// Context returns the context of the CQ.
 func (cq *CQ) Context() *Context { return cq.ctx }
 
-// Provider returns the provider's object of the CQ.
+// Provider returns the provider's CQ object.
 func (cq *CQ) Provider() ProviderCQ { return cq.p }
 
-// CQE returns the number of completions that the queue can hold, which is at least what was asked
-// for.
+// CQE returns the capacity of the queue in completions, at least as large as requested.
 func (cq *CQ) CQE() int { return cq.p.CQE() }
 
 // Poll moves up to len(wcs) completions into wcs, oldest first, and returns their number
-// (ibv_poll_cq(3)). It does not wait, and on success does not allocate. If completions have been
-// lost, and none is left, the error Is [ErrCQOverflow].
+// (ibv_poll_cq(3)). It does not wait, and on success does not allocate. Once the CQ has overflowed
+// and is empty, the error Is [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.direct != nil {
 		if n, ok, err := cq.direct.pollDirect(wcs); ok {
@@ -185,7 +184,7 @@ func (cq *CQ) take(op string, wcs []WC) (int, error) {
 	return n, opError(op, cq.ctx.dev.Name(), err)
 }
 
-// pollFor polls for a while.
+// pollFor polls for up to d.
 func (cq *CQ) pollFor(ctx context.Context, wcs []WC, d time.Duration) (int, error) {
 	for start := time.Now(); time.Since(start) < d && ctx.Err() == nil; {
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {
@@ -196,10 +195,9 @@ func (cq *CQ) pollFor(ctx context.Context, wcs []WC, d time.Duration) (int, erro
 	return 0, nil
 }
 
-// ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion that enters it sends one event
-// to its channel. With solicitedOnly it is the next completion that failed or that the peer marked
-// as solicited. Completions that are already in the queue send no event: poll once more after
-// arming.
+// ReqNotify arms the CQ (ibv_req_notify_cq(3)): the next completion sends one event to its channel.
+// With solicitedOnly, only a failed completion or one that the peer marked as solicited does.
+// Completions already in the queue send no event: poll once more after arming.
 func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 	if !cq.node.Enter() {
 		return opError("CQ.ReqNotify", cq.ctx.dev.Name(), ErrClosed)
@@ -208,28 +206,28 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) error {
 	return opError("CQ.ReqNotify", cq.ctx.dev.Name(), cq.p.ReqNotify(solicitedOnly))
 }
 
-// Wait moves completions into wcs as Poll does. If there is none it waits for one: it arms the CQ,
-// polls again, and sleeps. The CQ must have a channel of its own; otherwise the error Is
+// Wait moves completions into wcs as Poll does. If the queue is empty, it arms the CQ, polls again,
+// and sleeps until a completion arrives. The CQ must have a private channel; otherwise the error Is
 // [ErrSharedChannel]. The error Is ctx.Err() when ctx is done and [ErrClosed] when the CQ is
-// closed. If several goroutines wait, each completion goes to one of them.
+// closed. If several goroutines wait, each completion is returned to one of them.
 //
-// A Wait that ctx has ended withdraws nothing: the requests stay posted, their memory belongs to
-// the device until they complete, and their completions come to a later Wait or Poll. To get the
-// memory back, [QP.Drain]. A send request without [SendSignaled] that succeeds makes no completion,
-// so it never ends a Wait.
+// Cancelling ctx withdraws nothing: the requests stay posted, their memory belongs to the device
+// until they complete, and a later Wait or Poll returns their completions. To reclaim the memory,
+// call [QP.Drain]. A send request without [SendSignaled] generates no completion on success, so it
+// never ends a Wait.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	return cq.wait(ctx, "CQ.Wait", wcs, false)
 }
 
-// WaitSolicited is Wait for programs that need not be woken for every completion: it sleeps until a
-// receive completes whose sender asked for an event (SendSolicited), or until a request fails
-// (solicited_only of ibv_req_notify_cq(3)). Other completions do not wake it; it returns them
-// together with those that do, or if they are there already when it is called.
+// WaitSolicited is Wait for programs that need not wake for every completion: it sleeps until a
+// receive completes whose sender set SendSolicited, or until a request fails (solicited_only of
+// ibv_req_notify_cq(3)). Other completions do not wake it; it returns those that are already in the
+// queue when it is called or when it wakes.
 //
-// A completion of this program's own request wakes it only if the request fails. A device that
-// cannot tell which receives are solicited, such as the kernel's siw, wakes it for every receive.
-// If Wait or ReqNotify has armed the CQ for any completion before, the next one wakes it, once. So
-// while another goroutine is in Wait on the same CQ, any completion can wake either of them.
+// Send requests of this program wake it only if they fail. Devices that cannot distinguish
+// solicited receives, such as kernel siw, wake it for every receive. If Wait or ReqNotify armed the
+// CQ for any completion earlier, the next one wakes it, once. While another goroutine is in Wait on
+// the same CQ, any completion can therefore wake either of them.
 func (cq *CQ) WaitSolicited(ctx context.Context, wcs []WC) (int, error) {
 	return cq.wait(ctx, "CQ.WaitSolicited", wcs, true)
 }
@@ -249,8 +247,8 @@ func (cq *CQ) wait(ctx context.Context, op string, wcs []WC, solicitedOnly bool)
 			return n, err
 		}
 	}
-	// One goroutine at a time arms and sleeps. A second one would miss completions that arrive
-	// after the first was woken, because an event disarms the CQ.
+	// Only one goroutine arms the CQ and sleeps. A second one would miss completions that arrive
+	// after the first wakes, because an event disarms the CQ.
 	select {
 	case cq.waiting <- struct{}{}:
 	default:
@@ -273,8 +271,8 @@ func (cq *CQ) wait(ctx context.Context, op string, wcs []WC, solicitedOnly bool)
 	}
 }
 
-// standBy waits until no other goroutine sleeps, and takes its place. Instead it may return
-// completions, or an error.
+// standBy waits until no other goroutine sleeps, and then takes its place. It may instead return
+// completions or an error.
 func (cq *CQ) standBy(ctx context.Context, op string, wcs []WC, solicitedOnly bool) (int, error) {
 	if !solicitedOnly {
 		cq.others.Add(1)
@@ -283,7 +281,7 @@ func (cq *CQ) standBy(ctx context.Context, op string, wcs []WC, solicitedOnly bo
 			if err := cq.ReqNotify(false); err != nil {
 				return 0, err
 			}
-			if n, err := cq.take(op, wcs); n > 0 || err != nil { // what came before the CQ was armed
+			if n, err := cq.take(op, wcs); n > 0 || err != nil { // what arrived before the CQ was armed
 				return n, err
 			}
 		}
@@ -298,8 +296,8 @@ func (cq *CQ) standBy(ctx context.Context, op string, wcs []WC, solicitedOnly bo
 	}
 }
 
-// sleep arms the CQ and waits until a completion may have entered it. It may return completions
-// that were already there.
+// sleep arms the CQ and waits until there may be a completion. It may return completions that were
+// already in the queue.
 func (cq *CQ) sleep(ctx context.Context, wcs []WC, solicitedOnly bool) (n int, err error) {
 	if !cq.node.Enter() {
 		return 0, ErrClosed
@@ -319,8 +317,8 @@ func (cq *CQ) sleep(ctx context.Context, wcs []WC, solicitedOnly bool) (n int, e
 	return n, err
 }
 
-// Close destroys the CQ (ibv_destroy_cq(3)) and ends every Wait. It is idempotent and may be called
-// on nil. The error Is [ErrBusy] if QPs use the CQ.
+// Close destroys the CQ (ibv_destroy_cq(3)) and unblocks every Wait. It is idempotent and may be
+// called on nil. The error Is [ErrBusy] while QPs use the CQ.
 func (cq *CQ) Close() error {
 	if cq == nil {
 		return nil
@@ -340,9 +338,9 @@ func (cq *CQ) Close() error {
 	return opError("CQ.Close", cq.ctx.dev.Name(), err)
 }
 
-// Resize changes the size of the queue to at least cqe completions (ibv_resize_cq(3)). Completions
-// in the queue stay there; the device refuses a size below their number. On devices that cannot
-// resize a CQ the error Is [ErrNotSupported], and above max_cqe [ErrLimit].
+// Resize changes the capacity to at least cqe completions (ibv_resize_cq(3)). Completions in the
+// queue are preserved; the device refuses a capacity below their number. The error Is
+// [ErrNotSupported] on devices that cannot resize a CQ, and [ErrLimit] above max_cqe.
 func (cq *CQ) Resize(cqe int) error {
 	const op = "CQ.Resize"
 	if !cq.node.Enter() {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// DeviceInfo describes a device. The device need not be open.
+// DeviceInfo describes a device, whether or not it is open.
 type DeviceInfo struct {
 	Name      string // for example "mlx5_0", "rxe0", "usiw0"
 	Provider  string // "usiw" for the user-space RNIC, "ibverbs" for devices of rdma-core
@@ -16,8 +16,8 @@ type DeviceInfo struct {
 	NodeGUID  GUID
 }
 
-// Device is an RDMA device. A provider makes it; [Devices] lists it while it is registered. All
-// methods may be called concurrently.
+// Device is an RDMA device. [Devices] lists it while it is registered. All methods may be called
+// concurrently.
 type Device struct {
 	p    ProviderDevice
 	info DeviceInfo
@@ -27,10 +27,10 @@ type Device struct {
 	shared *Context
 }
 
-// NewDevice returns the device of a provider without registering it.
+// NewDevice returns a provider's device without registering it.
 func NewDevice(p ProviderDevice) *Device { return &Device{p: p, info: p.Info()} }
 
-// Name returns the device's name, "" for nil and for a Device that no provider made.
+// Name returns the device's name, or "" for nil and for a Device without a provider.
 func (d *Device) Name() string {
 	if d == nil {
 		return ""
@@ -38,10 +38,10 @@ func (d *Device) Name() string {
 	return d.info.Name
 }
 
-// Info describes the device.
+// Info returns the description of the device.
 func (d *Device) Info() DeviceInfo { return d.info }
 
-// Provider returns the provider's object of the device, for connection managers and other code that
+// Provider returns the provider's device object, for connection managers and other code that
 // extends a provider.
 func (d *Device) Provider() ProviderDevice {
 	if d == nil {
@@ -50,7 +50,7 @@ func (d *Device) Provider() ProviderDevice {
 	return d.p
 }
 
-// Open opens the device (ibv_open_device(3)). The caller closes the context.
+// Open opens the device (ibv_open_device(3)). The caller must close the context.
 func (d *Device) Open() (*Context, error) {
 	if d == nil || d.p == nil {
 		return nil, opError("Open", "", ErrNoDevice)
@@ -59,9 +59,9 @@ func (d *Device) Open() (*Context, error) {
 }
 
 // SharedContext returns the context that all users of the device in this process share; the first
-// call opens it. The connection manager uses it if no other context is configured, so that
-// connections can share protection domains and completion queues. Its Close is an error; it lives
-// until the end of the process or of the device, or until CloseShared.
+// call opens it. The connection manager uses it unless another context is configured, so
+// connections can share protection domains and completion queues. Calling its Close is an error: it
+// lives until CloseShared, or until the device or the process ends.
 func (d *Device) SharedContext() (*Context, error) {
 	if d == nil || d.p == nil {
 		return nil, opError("SharedContext", "", ErrNoDevice)
@@ -79,9 +79,9 @@ func (d *Device) SharedContext() (*Context, error) {
 	return d.shared, nil
 }
 
-// CloseShared closes the shared context, if there is one. It is for programs that no longer use the
-// device, or that check what they have left open. The error Is [ErrBusy] if the context has live
-// objects. The next call of SharedContext opens a new one.
+// CloseShared closes the shared context, if any, for programs that no longer use the device or that
+// check for leaked objects. The error Is [ErrBusy] if the context has live objects. The next call
+// to SharedContext opens a new one.
 func (d *Device) CloseShared() error {
 	if d == nil {
 		return nil
@@ -99,8 +99,8 @@ var registry struct {
 	devices []*Device
 }
 
-// Register adds a provider's device to [Devices]. If it has no name, or that of another device,
-// also of the kernel's, the error Is [ErrInvalid].
+// Register adds a provider's device to [Devices]. The error Is [ErrInvalid] if its name is empty or
+// already taken, kernel devices included.
 func Register(p ProviderDevice) (*Device, error) {
 	d := NewDevice(p)
 	if err := register(d); err != nil {
@@ -113,7 +113,7 @@ func register(d *Device) error {
 	if d.info.Name == "" {
 		return invalid("the device has no name")
 	}
-	// If the kernel's devices cannot be listed, none of them counts as having the name.
+	// If kernel devices cannot be listed, their names do not conflict.
 	kernel, _ := kernelDevices()
 	registry.Lock()
 	defer registry.Unlock()
@@ -124,11 +124,11 @@ func register(d *Device) error {
 	return nil
 }
 
-// Unregister removes d from [Devices], and with it the devices over d that [DeviceByName] has made,
-// whose shared contexts are closed unless they are in use. Open contexts stay open.
+// Unregister removes d from [Devices], together with the devices that [DeviceByName] created on top
+// of d. It closes their shared contexts unless they are in use. Open contexts stay open.
 func Unregister(d *Device) {
 	for _, over := range unregister(d) {
-		_ = over.CloseShared() // one that is in use belongs to whoever uses it
+		_ = over.CloseShared() // ErrBusy: its users close it
 	}
 }
 
@@ -169,8 +169,8 @@ func byName(devices []*Device, name string) *Device {
 	return nil
 }
 
-// Devices lists the devices of this process: first those of the kernel, if the program can use
-// libibverbs ([RDMACore]), then the registered ones in the order of their registration.
+// Devices returns the devices of this process: first the kernel devices, if the program can use
+// libibverbs ([RDMACore]), then the registered devices in order of registration.
 func Devices() ([]*Device, error) {
 	devices, err := kernelDevices()
 	if err != nil {
@@ -181,10 +181,9 @@ func Devices() ([]*Device, error) {
 	return append(devices, registry.devices...), nil
 }
 
-// RDMACore returns nil if this program can use libibverbs, and with it the devices of the kernel.
-// Otherwise it returns an error that Is [ErrNotSupported] and has the reason: for example, the
-// library is not installed, or the program was built without cgo. It does not check whether there
-// are devices.
+// RDMACore returns nil if this program can use libibverbs, and therefore kernel devices. Otherwise
+// the error Is [ErrNotSupported] and gives the reason: for example, the library is not installed,
+// or the program was built without cgo. It does not check whether any device exists.
 func RDMACore() error {
 	if err := kernelMissing(); err != nil {
 		return noRDMACore{err}
@@ -192,7 +191,7 @@ func RDMACore() error {
 	return nil
 }
 
-// noRDMACore is the reason why libibverbs cannot be used.
+// noRDMACore wraps the reason why libibverbs cannot be used.
 type noRDMACore struct{ error }
 
 func (e noRDMACore) Is(target error) bool { return target == ErrNotSupported }

@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// makers make the devices that exist once a program asks for them by name.
+// makers create devices on demand, when a program asks for them by name.
 var makers struct {
 	sync.Mutex
 	byPrefix map[string]func(name string) (*Device, error)
-	busy     map[string]chan struct{} // names whose device is being made; closed when that is over
+	busy     map[string]chan struct{} // names whose device is being created; closed when done
 }
 
-// RegisterMaker has [DeviceByName] call m for names that begin with prefix, if there is no such
-// device yet. Packages call it when they are imported. Of several prefixes the longest one decides.
-// m returns a device of that name that is not registered, or [ErrNoDevice] for a name that it does
-// not know. It may call DeviceByName for another name. RegisterMaker panics if prefix is empty or
-// has a maker, as those are mistakes in a program that no user can mend.
+// RegisterMaker makes [DeviceByName] call m for names that begin with prefix, if no such device
+// exists yet. Packages call it from an init function. The longest matching prefix wins. m returns
+// an unregistered device of that name, or [ErrNoDevice] for a name that it does not know. It may
+// call DeviceByName for another name. RegisterMaker panics if prefix is empty or already has a
+// maker, or if m is nil: these are programming errors.
 func RegisterMaker(prefix string, m func(name string) (*Device, error)) {
 	makers.Lock()
 	defer makers.Unlock()
@@ -32,7 +32,7 @@ func RegisterMaker(prefix string, m func(name string) (*Device, error)) {
 	makers.byPrefix[prefix] = m
 }
 
-// makerOf returns the maker for a name, nil if there is none.
+// makerOf returns the maker for a name, or nil.
 func makerOf(name string) (m func(name string) (*Device, error)) {
 	makers.Lock()
 	defer makers.Unlock()
@@ -46,17 +46,17 @@ func makerOf(name string) (m func(name string) (*Device, error)) {
 }
 
 // DeviceByName returns the device with this name: one that [Devices] lists, or one that a package
-// makes because of its name. A program imports these packages for their effect:
+// creates on demand. A program imports these packages for their side effects:
 //
 //	import _ "github.com/goverbs/goverbs/usiw"            // usiw0, usiw0-plain
 //	import _ "github.com/goverbs/goverbs/compat/ibcompat" // ib:NAME, over every device NAME
 //
-// From then on Devices lists the new device too, and DeviceByName returns the same one again. It
-// belongs to the process: nobody has to close it, and without open objects no goroutine of it runs.
-// A program that checks what it leaves open calls [Device.CloseShared] first.
+// Devices lists the new device from then on, and DeviceByName returns the same one again. The
+// device belongs to the process: it need not be closed, and runs no goroutine while it has no open
+// objects. A program that checks for leaked objects calls [Device.CloseShared] first.
 //
-// If there is no such device, the error Is [ErrNoDevice]. It lists the devices that are present,
-// and names the import that is missing, if it is one of these.
+// If there is no such device, the error Is [ErrNoDevice]. It lists the devices that exist, and
+// names the missing import if one of the packages above would create the device.
 func DeviceByName(name string) (*Device, error) {
 	d, missing := present(name)
 	if d != nil {
@@ -67,12 +67,12 @@ func DeviceByName(name string) (*Device, error) {
 		return nil, opError("DeviceByName", "", missing)
 	}
 	defer lockName(name)()
-	if d, missing = present(name); d != nil { // another call was faster
+	if d, missing = present(name); d != nil { // created by a concurrent call
 		return d, nil
 	}
 	d, err := m(name)
 	switch {
-	case err == ErrNoDevice: // itself: the maker does not know the name
+	case err == ErrNoDevice: // returned bare: the maker does not know the name
 		err = missing
 	case err == nil && d.Name() != name:
 		err = invalid("the maker of %q has made %q", name, d.Name())
@@ -86,8 +86,8 @@ func DeviceByName(name string) (*Device, error) {
 	return d, nil
 }
 
-// lockName has the calls for one name wait for each other. Those for different names do not,
-// because a maker may ask for the device below its own.
+// lockName serializes calls for one name. Calls for different names run concurrently, because a
+// maker may ask for the device below its own.
 func lockName(name string) (unlock func()) {
 	makers.Lock()
 	defer makers.Unlock()
@@ -110,8 +110,8 @@ func lockName(name string) (unlock func()) {
 	}
 }
 
-// present returns the device with this name among those that Devices lists, or an error that says
-// why there is none. A registered device is found even if the kernel's cannot be listed.
+// present returns the device with this name among those that Devices lists, or the reason why there
+// is none. It finds a registered device even if kernel devices cannot be listed.
 func present(name string) (*Device, error) {
 	registry.Lock()
 	d := byName(registry.devices, name)
@@ -137,7 +137,7 @@ func present(name string) (*Device, error) {
 	return nil, fmt.Errorf("%w named %q (%s%s)", ErrNoDevice, name, text, whoMakes(name))
 }
 
-// whoMakes says which package of this module makes devices whose names begin as this one does.
+// whoMakes returns a hint: the package of this module that creates devices with this prefix.
 func whoMakes(name string) string {
 	for _, p := range []struct{ prefix, path, makes string }{
 		{"usiw", "usiw", "usiw0 and usiw0-plain"},

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// Dispatcher serves one CQ for any number of QPs: each request is posted with a function, which
-// gets the completion.
+// Dispatcher serves one CQ for any number of QPs. Each request is posted together with a function
+// that receives its completion.
 //
 //	d, err := verbs.NewDispatcher(cq, verbs.DispatcherConfig{})
 //	_, err = d.PostSend(qp, []verbs.SendWR{verbs.Read(remote, sge)}, func(wc *verbs.WC) {
@@ -21,71 +21,71 @@ import (
 //
 // # Functions
 //
-// [Dispatcher.Run] and [Dispatcher.Wait] take completions from the CQ and call the functions, one
-// at a time, in the order in which the requests completed. Each function is called once for each
-// request that was posted with it, also if the request failed or was flushed; [WC.ID] is then the
-// ID that the program gave the request. The WC is valid until the function returns.
+// [Dispatcher.Run] and [Dispatcher.Wait] poll the CQ and call the functions, one at a time, in the
+// order in which the requests completed. A function is called exactly once for each request posted
+// with it, including requests that fail or are flushed. [WC.ID] is the ID that the program gave the
+// request. The WC is valid until the function returns.
 //
-// A function may post further requests. It must not wait: not in Run or Wait, nor for anything that
-// needs another completion of the CQ ([Dispatcher.Inside]). While it runs, no other function of the
-// dispatcher does.
+// A function may post further requests. It must not wait, neither in Run or Wait nor for anything
+// that depends on another completion of the CQ ([Dispatcher.Inside]): no other function of the
+// dispatcher runs until it returns.
 //
 // # Room
 //
-// The dispatcher has a table with one entry for each completion that the CQ can hold ([CQ.CQE],
-// when the dispatcher is made), and refuses requests for which the table has no entry with an error
-// that Is [ErrQueueFull]. So the CQ cannot overflow. A program that shares a dispatcher between
-// several users of its own lets each of them [Dispatcher.Reserve] what its queues can hold; then
-// none of them finds the table full.
+// The dispatcher has a table with one entry for each completion that the CQ can hold ([CQ.CQE] at
+// the time of NewDispatcher). When the table is full, posting fails with an error that Is
+// [ErrQueueFull], so the CQ cannot overflow. If several parts of a program share a dispatcher, each
+// of them reserves what its queues can hold ([Dispatcher.Reserve]); then none of them finds the
+// table full.
 //
 // # Rules
 //
-// All requests that complete into the CQ should be posted through the dispatcher, because it takes
-// all completions. DispatcherConfig.Other gets those of other requests. A signalled completion is
-// asked for of every request.
+// All requests that complete into the CQ should be posted through the dispatcher, because it polls
+// every completion. DispatcherConfig.Other receives the completions of other requests. The
+// dispatcher posts every request as signalled.
 //
-// Before a QP is closed, drain it ([QP.Drain]) and let the functions of its requests be called: the
-// completions of a destroyed QP can be gone, and then their entries of the table are lost. The
-// receives in an SRQ that is closed never complete. The dispatcher itself need not be closed. All
-// methods may be called concurrently; posting and calling functions allocates nothing.
+// Before closing a QP, drain it ([QP.Drain]) and let Run or Wait call the functions of its
+// requests: destroying a QP can discard completions, and their table entries are then lost.
+// Receives in a closed SRQ never complete. The dispatcher itself need not be closed. All methods
+// may be called concurrently; neither posting nor dispatching allocates.
 type Dispatcher struct {
 	cq    *CQ
 	other func(*WC)
 
-	turn chan struct{} // holds a token unless a goroutine takes completions; it guards what follows
+	turn chan struct{} // holds a token unless a goroutine is polling; guards the fields below
 	wcs  []WC
-	left []WC // of wcs: those whose functions have not been called
+	left []WC // the part of wcs whose functions have not been called
 
-	calls atomic.Uint64 // odd while functions are called
+	calls atomic.Uint64 // odd while functions are running
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	entries  []entry
-	free     []uint32 // indexes of entries that are not in use
+	free     []uint32 // indexes of unused entries
 	reserved int
-	sends    [][]SendWR // lists for PostSend to change IDs in
+	sends    [][]SendWR // spare lists, for PostSend to replace IDs in
 	recvs    [][]RecvWR
 }
 
-// entry is that of one request. Its wr_id is its index and its generation, so no completion is
-// taken for that of another request.
+// entry tracks one request. The wr_id consists of its index and its generation, so a stale
+// completion never matches a later request.
 type entry struct {
-	f   func(*WC) // nil = not in use
-	id  uint64    // the program's
+	f   func(*WC) // nil = unused
+	id  uint64    // the program's ID
 	gen uint32
 }
 
 // DispatcherConfig configures a [Dispatcher].
 type DispatcherConfig struct {
-	// Other gets the completions of requests that were not posted through the dispatcher. Without
-	// it (nil) such a completion ends Run and Wait with an error that Is ErrInvalid.
+	// Other receives the completions of requests that were not posted through the dispatcher. If it
+	// is nil, such a completion ends Run and Wait with an error that Is ErrInvalid.
 	Other func(*WC)
 }
 
-// dispatchBatch is the largest number of completions that are polled at a time.
+// dispatchBatch is the largest number of completions polled at once.
 const dispatchBatch = 64
 
-// NewDispatcher makes a dispatcher for a CQ that has a channel of its own (otherwise the error Is
-// [ErrSharedChannel]). The CQ belongs to the caller; nothing else should poll it from now on.
+// NewDispatcher returns a dispatcher for a CQ with a private channel (otherwise the error Is
+// [ErrSharedChannel]). The caller still owns the CQ, but nothing else should poll it.
 func NewDispatcher(cq *CQ, cfg DispatcherConfig) (*Dispatcher, error) {
 	if cq == nil {
 		return nil, opError("NewDispatcher", "", invalid("no CQ"))
@@ -99,7 +99,7 @@ func NewDispatcher(cq *CQ, cfg DispatcherConfig) (*Dispatcher, error) {
 	n := cq.CQE()
 	d := &Dispatcher{cq: cq, other: cfg.Other, turn: make(chan struct{}, 1), wcs: make([]WC, min(n, dispatchBatch)),
 		entries: make([]entry, n), free: make([]uint32, n)}
-	gen := rand.Uint32() // the IDs of requests of others are small numbers, most likely
+	gen := rand.Uint32() // unlikely to match the IDs of other requests, which are usually small
 	for i := range d.entries {
 		d.entries[i].gen = gen
 		d.free[i] = uint32(n - 1 - i)
@@ -111,17 +111,17 @@ func NewDispatcher(cq *CQ, cfg DispatcherConfig) (*Dispatcher, error) {
 // CQ returns the dispatcher's CQ.
 func (d *Dispatcher) CQ() *CQ { return d.cq }
 
-// Outstanding returns the number of requests whose functions have not been called yet.
+// Outstanding returns the number of requests whose functions are still to be called.
 func (d *Dispatcher) Outstanding() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.entries) - len(d.free)
 }
 
-// Reserve sets entries of the table aside for a user of the dispatcher, who will have n requests
-// outstanding at most. It is bookkeeping: as long as each user reserves what it needs, no post
-// finds the table full. If more would be reserved than there are, the error Is [ErrLimit]. Release
-// gives entries back.
+// Reserve reserves n table entries for a user of the dispatcher that will have at most n requests
+// outstanding. It is bookkeeping only: as long as every user reserves what it needs, no post finds
+// the table full. The error Is [ErrLimit] if fewer than n entries are unreserved. Release returns
+// the entries.
 func (d *Dispatcher) Reserve(n int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,15 +136,15 @@ func (d *Dispatcher) Reserve(n int) error {
 	return nil
 }
 
-// Release gives back n entries that were reserved.
+// Release returns n reserved entries.
 func (d *Dispatcher) Release(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reserved -= n
 }
 
-// PostSend posts send requests to qp, as [QP.PostSend] does, and has f called for each of them. The
-// QP's SendCQ must be the dispatcher's CQ.
+// PostSend posts send requests to qp, as [QP.PostSend] does, and arranges for f to be called once
+// for each. The QP's SendCQ must be the dispatcher's CQ.
 func (d *Dispatcher) PostSend(qp *QP, wrs []SendWR, f func(*WC)) (n int, err error) {
 	if err := d.postable(qp != nil && qp.sendCQ == d.cq, f); err != nil {
 		return 0, d.opError("Dispatcher.PostSend", err)
@@ -167,14 +167,14 @@ func (d *Dispatcher) PostSend(qp *QP, wrs []SendWR, f func(*WC)) (n int, err err
 	for i := n; i < len(list); i++ {
 		d.leave(&d.entries[uint32(list[i].ID)], uint32(list[i].ID))
 	}
-	clear(list) // it refers to the memory of the program
+	clear(list) // drop references to the program's memory
 	d.sends = append(d.sends, list[:0])
 	d.mu.Unlock()
 	return n, err
 }
 
-// PostRecv posts receives to qp, as [QP.PostRecv] does, and has f called for each of them. The QP's
-// RecvCQ must be the dispatcher's CQ.
+// PostRecv posts receives to qp, as [QP.PostRecv] does, and arranges for f to be called once for
+// each. The QP's RecvCQ must be the dispatcher's CQ.
 func (d *Dispatcher) PostRecv(qp *QP, wrs []RecvWR, f func(*WC)) (n int, err error) {
 	if err := d.postable(qp != nil && qp.recvCQ == d.cq, f); err != nil {
 		return 0, d.opError("Dispatcher.PostRecv", err)
@@ -182,9 +182,9 @@ func (d *Dispatcher) PostRecv(qp *QP, wrs []RecvWR, f func(*WC)) (n int, err err
 	return d.postRecv("Dispatcher.PostRecv", wrs, f, qp, nil)
 }
 
-// PostSRQRecv posts receives to srq, as [SRQ.PostRecv] does, and has f called for each of them. The
-// RecvCQ of the QPs that use the SRQ must be the dispatcher's CQ. [WC.QPNum] says to which QP the
-// message came.
+// PostSRQRecv posts receives to srq, as [SRQ.PostRecv] does, and arranges for f to be called once
+// for each. All QPs of the SRQ must have the dispatcher's CQ as RecvCQ. [WC.QPNum] identifies the
+// QP that received the message.
 func (d *Dispatcher) PostSRQRecv(srq *SRQ, wrs []RecvWR, f func(*WC)) (n int, err error) {
 	if err := d.postable(srq != nil && srq.pd.ctx == d.cq.ctx, f); err != nil {
 		return 0, d.opError("Dispatcher.PostSRQRecv", err)
@@ -241,7 +241,7 @@ func (d *Dispatcher) opError(op string, err error) error {
 	return opError(op, d.cq.ctx.dev.Name(), err)
 }
 
-// takeList returns an empty list out of those that are not in use. The caller holds d.mu.
+// takeList returns an empty list, a spare one if possible. The caller holds d.mu.
 func takeList[T any](lists *[][]T) []T {
 	if n := len(*lists); n > 0 {
 		list := (*lists)[n-1]
@@ -251,8 +251,8 @@ func takeList[T any](lists *[][]T) []T {
 	return nil
 }
 
-// enter puts a request into the table and returns its wr_id. The caller holds d.mu and knows that
-// there is room.
+// enter adds a request to the table and returns its wr_id. The caller holds d.mu and has checked
+// that there is room.
 func (d *Dispatcher) enter(id uint64, f func(*WC)) uint64 {
 	n := len(d.free) - 1
 	i := d.free[n]
@@ -262,14 +262,14 @@ func (d *Dispatcher) enter(id uint64, f func(*WC)) uint64 {
 	return uint64(e.gen)<<32 | uint64(i)
 }
 
-// leave takes a request out of the table. The caller holds d.mu.
+// leave removes a request from the table. The caller holds d.mu.
 func (d *Dispatcher) leave(e *entry, i uint32) {
 	e.f = nil
 	e.gen++
 	d.free = append(d.free, i)
 }
 
-// find takes the request of a completion out of the table. It returns false if there is none.
+// find removes the request of a completion from the table. It reports false if there is none.
 func (d *Dispatcher) find(wc *WC) (f func(*WC), ok bool) {
 	i := uint32(wc.ID)
 	d.mu.Lock()
@@ -286,20 +286,21 @@ func (d *Dispatcher) find(wc *WC) (f func(*WC), ok bool) {
 	return f, true
 }
 
-// Run calls the functions of requests as they complete, until ctx is done. Then the error Is
-// ctx.Err(). Requests that are outstanding stay so; a later Run or Wait calls their functions. Run
-// also ends when the CQ is closed, with an error that Is [ErrClosed], and when it overflows.
+// Run calls the functions of requests as they complete, until ctx is done; the error then Is
+// ctx.Err(). Outstanding requests stay outstanding, and a later Run or Wait calls their functions.
+// Run also returns when the CQ is closed, with an error that Is [ErrClosed], and when it overflows
+// ([ErrCQOverflow]).
 //
-// One goroutine at a time takes completions. If several are in Run or Wait, the others stand by.
+// If several goroutines are in Run or Wait, one of them polls and the others stand by.
 func (d *Dispatcher) Run(ctx context.Context) error { return d.wait(ctx, "Dispatcher.Run", nil) }
 
-// Wait waits until something can be received from ready, which it then receives, or until ready is
-// closed. Meanwhile it calls functions as Run does, if no other goroutine does. So a program of few
-// goroutines needs no Run: each of them waits for what the function of its request sends.
+// Wait waits until it receives a value from ready or ready is closed. Meanwhile it calls functions
+// as Run does, unless another goroutine already does. A program with few goroutines therefore needs
+// no Run: each of them waits for the signal that the function of its request sends.
 //
-// What is sent to ready should be sent by a function of the dispatcher, without waiting: the
-// channel needs room for it. The goroutine that takes completions looks at ready after each batch
-// of them; what is sent by others it sees only then.
+// A function of the dispatcher should send to ready, and without blocking: the channel needs a
+// buffer. The goroutine that polls checks ready only after each batch of completions, so it notices
+// a send from elsewhere only then.
 func (d *Dispatcher) Wait(ctx context.Context, ready <-chan struct{}) error {
 	return d.wait(ctx, "Dispatcher.Wait", ready)
 }
@@ -324,10 +325,10 @@ func (d *Dispatcher) wait(ctx context.Context, op string, ready <-chan struct{})
 	}
 }
 
-// serve takes completions and calls functions until ready is. The caller has the turn, which serve
-// gives back.
+// serve polls and calls functions until ready is readable. The caller holds the turn token, which
+// serve returns.
 func (d *Dispatcher) serve(ctx context.Context, ready <-chan struct{}) (done bool, err error) {
-	defer func() { // also if a function panics
+	defer func() { // even if a function panics
 		if d.calls.Load()%2 != 0 {
 			d.calls.Add(1)
 		}

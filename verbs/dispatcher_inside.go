@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Inside reports whether it is called by a function of the dispatcher, which must not wait. A
-// function that waits for another completion waits for itself; Inside is for code that would do so,
-// to fail instead. It walks up the stack, and only if a function of the dispatcher is running, so
-// elsewhere it costs nothing.
+// Inside reports whether it is called from a function of the dispatcher, which must not wait:
+// waiting for another completion there would deadlock. Code that would wait calls Inside first and
+// fails instead. Inside walks the stack only while a function of the dispatcher is running, so
+// elsewhere it costs almost nothing.
 func (d *Dispatcher) Inside() bool {
 	calls := d.calls.Load()
 	if calls%2 == 0 || !inServe() {
 		return false
 	}
-	// The stack does not say of which dispatcher. If it is another one, the function of this one
-	// returns sooner or later.
+	// The stack does not reveal which dispatcher it belongs to. If it is another one, the running
+	// function of this one returns sooner or later.
 	for range 50 {
 		time.Sleep(time.Millisecond)
 		if d.calls.Load() != calls {
@@ -28,7 +28,7 @@ func (d *Dispatcher) Inside() bool {
 	return true
 }
 
-// inServe reports whether serve is among the callers.
+// inServe reports whether serve is on the stack.
 func inServe() bool {
 	var pcs [64]uintptr
 	for skip := 1; ; skip += len(pcs) {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The values of every type in this file equal those of rdma-core's <infiniband/verbs.h>, whose name
-// stands in the trailing comment; the texts equal its ibv_*_str functions. Values of our own are
-// marked so.
+// All values in this file equal those of rdma-core's <infiniband/verbs.h>, named in the trailing
+// comments; the texts equal those of its ibv_*_str functions. Values without a counterpart there
+// are marked "our own".
 
 // NodeType is the kind of a device.
 type NodeType uint8
@@ -25,8 +25,8 @@ func (t NodeType) String() string {
 		4: "iWARP NIC", 5: "usNIC", 6: "usNIC UDP"}, "NodeType")
 }
 
-// Transport is the wire protocol family of a device. It does not tell what operations the device
-// has: ask [Context.Supports].
+// Transport is the wire protocol family of a device. It does not determine which operations the
+// device has: see [Context.Supports].
 type Transport int8
 
 const (
@@ -61,7 +61,7 @@ func (s PortState) String() string {
 		"PortState")
 }
 
-// LinkLayer is what lies below a port.
+// LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
 const (
@@ -86,7 +86,7 @@ const (
 	MTU4096 MTU = 5 // IBV_MTU_4096
 )
 
-// Bytes returns the MTU in bytes, 0 for a value that is not defined.
+// Bytes returns the MTU in bytes, or 0 for an undefined value.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -94,7 +94,7 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// MTUOf returns the MTU of 256, 512, 1024, 2048 or 4096 bytes; for other numbers an error that Is
+// MTUOf returns the MTU for 256, 512, 1024, 2048 or 4096 bytes. For other sizes the error Is
 // [ErrInvalid].
 func MTUOf(bytes int) (MTU, error) {
 	for m := MTU256; m <= MTU4096; m++ {
@@ -105,13 +105,13 @@ func MTUOf(bytes int) (MTU, error) {
 	return 0, invalid("MTU of %d bytes: there are 256, 512, 1024, 2048 and 4096", bytes)
 }
 
-// AtomicCap tells what a device's atomics are atomic against.
+// AtomicCap is the scope within which a device's atomics are atomic.
 type AtomicCap uint8
 
 const (
 	AtomicNone AtomicCap = iota // IBV_ATOMIC_NONE: no atomics
-	AtomicHCA                   // IBV_ATOMIC_HCA: other atomics of the same device
-	AtomicGlob                  // IBV_ATOMIC_GLOB: also the CPU and other devices
+	AtomicHCA                   // IBV_ATOMIC_HCA: with respect to other atomics of the same device
+	AtomicGlob                  // IBV_ATOMIC_GLOB: also with respect to the CPU and other devices
 )
 
 // String returns the C name.
@@ -129,23 +129,23 @@ const (
 	DeviceMemWindowType2B DeviceCapFlags = 1 << 24 // IBV_DEVICE_MEM_WINDOW_TYPE_2B
 )
 
-// AccessFlags are the rights of a memory region, a memory window or a QP. Local reading is always
-// allowed.
+// AccessFlags are the access rights of a memory region, a memory window or a QP. Local reads are
+// always allowed.
 type AccessFlags uint32
 
 const (
-	// IBV_ACCESS_LOCAL_WRITE: receives, Read responses and atomic results may be placed
+	// IBV_ACCESS_LOCAL_WRITE: the device may place received messages, Read data and atomic results
 	AccessLocalWrite   AccessFlags = 1 << 0
 	AccessRemoteWrite  AccessFlags = 1 << 1 // IBV_ACCESS_REMOTE_WRITE: needs AccessLocalWrite
 	AccessRemoteRead   AccessFlags = 1 << 2 // IBV_ACCESS_REMOTE_READ
 	AccessRemoteAtomic AccessFlags = 1 << 3 // IBV_ACCESS_REMOTE_ATOMIC: needs AccessLocalWrite
 	AccessMWBind       AccessFlags = 1 << 4 // IBV_ACCESS_MW_BIND: windows may be bound to the region
 	AccessZeroBased    AccessFlags = 1 << 5 // IBV_ACCESS_ZERO_BASED: addresses are offsets from the start
-	AccessOnDemand     AccessFlags = 1 << 6 // IBV_ACCESS_ON_DEMAND: pages are not pinned but faulted in by the device
-	AccessHugeTLB      AccessFlags = 1 << 7 // IBV_ACCESS_HUGETLB: AllocMR asks for huge pages
+	AccessOnDemand     AccessFlags = 1 << 6 // IBV_ACCESS_ON_DEMAND: the device faults pages in instead of pinning them
+	AccessHugeTLB      AccessFlags = 1 << 7 // IBV_ACCESS_HUGETLB: AllocMR requests huge pages
 
-	// IBV_ACCESS_RELAXED_ORDERING: the device may place data out of order. It is a hint; devices
-	// without it ignore it.
+	// IBV_ACCESS_RELAXED_ORDERING: the device may place data out of order. It is a hint that
+	// devices may ignore.
 	AccessRelaxedOrdering AccessFlags = 1 << 20
 
 	accessKnown = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic | AccessMWBind |
@@ -154,14 +154,14 @@ const (
 	accessRemote = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 )
 
-// String lists the flags by the C names without IBV_ACCESS_.
+// String lists the flags by their C names without IBV_ACCESS_.
 func (a AccessFlags) String() string {
 	return flagText(uint64(a),
 		[]string{"LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "MW_BIND", "ZERO_BASED", "ON_DEMAND",
 			"HUGETLB", 20: "RELAXED_ORDERING"})
 }
 
-// QPType is the service of a queue pair.
+// QPType is the transport service of a queue pair.
 type QPType uint8
 
 const (
@@ -185,7 +185,7 @@ const (
 	QPStateRTS                  // IBV_QPS_RTS: ready to send
 	QPStateSQD                  // IBV_QPS_SQD: send queue draining
 	QPStateSQE                  // IBV_QPS_SQE: send queue error
-	QPStateErr                  // IBV_QPS_ERR: everything posted is flushed
+	QPStateErr                  // IBV_QPS_ERR: all requests are flushed
 )
 
 // String returns the C name without IBV_QPS_.
@@ -198,7 +198,7 @@ type MWType uint8
 
 const (
 	MWType1 MWType = 1 // IBV_MW_TYPE_1: bound by QP.BindMW, which chooses the key
-	MWType2 MWType = 2 // IBV_MW_TYPE_2: bound by a work request, invalidated locally or by the peer
+	MWType2 MWType = 2 // IBV_MW_TYPE_2: bound by a work request, invalidated by either side
 )
 
 // String returns the C name without IBV_MW_.
@@ -208,12 +208,12 @@ func (t MWType) String() string {
 
 // WROpcode is the operation of a send work request.
 //
-// When a request succeeds, its memory may be reused. What else that says depends on the fabric. On
-// InfiniBand and RoCE a Send or a Write succeeds when the peer's device has acknowledged it. On
-// iWARP it succeeds when this side's TCP has it (RFC 5040 section 5.5): the peer need not have the
-// data yet, and may still refuse them, which ends the connection; the Write has succeeded all the
-// same. A later Read or atomic that succeeds, or a message that the peer's program sends because of
-// the data, says that they have arrived. A Read or an atomic succeeds when its answer is in memory,
+// When a request succeeds, its memory may be reused. What else success means depends on the fabric.
+// On InfiniBand and RoCE a Send or a Write succeeds when the peer's device acknowledges it. On
+// iWARP it succeeds when the data are handed to the local TCP (RFC 5040 section 5.5): the peer may
+// not have them yet and may still reject them, which ends the connection but does not change the
+// completion. Arrival is confirmed by a later Read or atomic that succeeds, or by a message that
+// the peer's program sends in response. A Read or an atomic succeeds when its result is in memory,
 // on every device.
 type WROpcode uint8
 
@@ -246,10 +246,9 @@ func (o WROpcode) String() string {
 		"MASKED_ATOMIC_CMP_AND_SWP", "MASKED_ATOMIC_FETCH_AND_ADD", "FLUSH", "ATOMIC_WRITE"}, "WROpcode")
 }
 
-// Completion returns the opcode that the completion of a successful request has (enum ibv_wc_opcode
-// of ibv_poll_cq(3)). It tells neither an immediate nor an invalidation: a Write with immediate
-// completes as WCRDMAWrite, and every kind of Send as WCSend, which is also the result for a value
-// that is no opcode.
+// Completion returns the opcode in the completion of a successful request (enum ibv_wc_opcode of
+// ibv_poll_cq(3)). It does not reflect immediates or invalidation: a Write with immediate completes
+// as WCRDMAWrite, and every kind of Send as WCSend. Undefined opcodes also return WCSend.
 func (o WROpcode) Completion() WCOpcode {
 	switch o {
 	case WRRDMAWrite, WRRDMAWriteWithImm:
@@ -280,28 +279,28 @@ func (o WROpcode) Completion() WCOpcode {
 type SendFlags uint8
 
 const (
-	SendFence SendFlags = 1 << 0 // IBV_SEND_FENCE: start after all earlier Reads and atomics have completed
-	// IBV_SEND_SIGNALED: make a completion on success too; without it success wakes nobody
+	SendFence SendFlags = 1 << 0 // IBV_SEND_FENCE: start after all earlier Reads and atomics complete
+	// IBV_SEND_SIGNALED: generate a completion on success too; without it, only errors do
 	SendSignaled  SendFlags = 1 << 1
-	SendSolicited SendFlags = 1 << 2 // IBV_SEND_SOLICITED: the receive completion is a solicited event
-	SendInline    SendFlags = 1 << 3 // IBV_SEND_INLINE: the data are copied at post; the buffers may be reused at once
+	SendSolicited SendFlags = 1 << 2 // IBV_SEND_SOLICITED: the peer's receive completion is a solicited event
+	SendInline    SendFlags = 1 << 3 // IBV_SEND_INLINE: posting copies the data; the buffers may be reused at once
 
-	// SendRelaxed is for devices that confirm: on which a Send or Write completes when the peer is
-	// known to have the data, also where the fabric below completes it earlier. With the flag it
-	// completes as early as the fabric does. All other devices ignore it; libibverbs has nothing
-	// like it.
+	// SendRelaxed applies to devices that delay the completion of a Send or Write until the peer is
+	// known to have the data, even if the underlying fabric completes it earlier. With the flag it
+	// completes as early as on the fabric. All other devices ignore the flag; libibverbs has no
+	// counterpart.
 	SendRelaxed SendFlags = 1 << 7
 
 	sendFlagsKnown = SendFence | SendSignaled | SendSolicited | SendInline | SendRelaxed
 )
 
-// String lists the flags by the C names without IBV_SEND_.
+// String lists the flags by their C names without IBV_SEND_.
 func (f SendFlags) String() string {
 	return flagText(uint64(f), []string{"FENCE", "SIGNALED", "SOLICITED", "INLINE", "IP_CSUM", "", "", "RELAXED"})
 }
 
 // WCStatus is the result of a work request (ibv_wc_status_str(3)). Values other than [WCSuccess]
-// are errors; docs/guide.md has a table of their causes, and of what to do.
+// are errors; docs/guide.md has a table of causes and remedies.
 type WCStatus uint8
 
 const (
@@ -342,10 +341,11 @@ func (s WCStatus) String() string {
 		"general error"}, "WCStatus")
 }
 
-// Error makes a status other than [WCSuccess] usable as an error; errors.Is compares statuses.
+// Error returns the text of String. A status other than [WCSuccess] is an error; compare it with
+// errors.Is.
 func (s WCStatus) Error() string { return s.String() }
 
-// WCOpcode is the kind of a completed request. It is valid on success only.
+// WCOpcode is the operation of a completed request. It is valid on success only.
 type WCOpcode uint8
 
 const (
@@ -385,12 +385,12 @@ func (o WCOpcode) String() string {
 type WCFlags uint8
 
 const (
-	WCGRH     WCFlags = 1 << 0 // IBV_WC_GRH: the first GRHLen bytes of the memory are a Global Routing Header
+	WCGRH     WCFlags = 1 << 0 // IBV_WC_GRH: the first GRHLen bytes received are a Global Routing Header
 	WCWithImm WCFlags = 1 << 1 // IBV_WC_WITH_IMM: Imm is valid, and Imm64 where the fabric carries 8 bytes
 	WCWithInv WCFlags = 1 << 3 // IBV_WC_WITH_INV: InvalidatedRKey is valid
 )
 
-// String lists the flags by the C names without IBV_WC_.
+// String lists the flags by their C names without IBV_WC_.
 func (f WCFlags) String() string {
 	return flagText(uint64(f), []string{"GRH", "WITH_IMM", "IP_CSUM_OK", "WITH_INV"})
 }
@@ -431,7 +431,7 @@ func (e EventType) String() string {
 		"GID table change"}, "EventType")
 }
 
-// enumText returns names[v], or kind(v) where v has no name.
+// enumText returns names[v], or kind(v) if v has no name.
 func enumText(v int, names []string, kind string) string {
 	if v >= 0 && v < len(names) && names[v] != "" {
 		return names[v]
@@ -439,8 +439,7 @@ func enumText(v int, names []string, kind string) string {
 	return fmt.Sprintf("%s(%d)", kind, v)
 }
 
-// flagText joins the names of the bits set in v by "|"; bits without a name are shown in
-// hexadecimal.
+// flagText joins the names of the bits set in v with "|"; unnamed bits are shown in hexadecimal.
 func flagText(v uint64, names []string) string {
 	if v == 0 {
 		return "0"

@@ -9,42 +9,42 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// The causes that errors of this package wrap. Test with errors.Is; they are never returned bare.
+// Causes wrapped by the errors of this package. They are never returned bare: test with errors.Is.
 var (
-	// ErrClosed: the handle, or the parent that a new object needs, has been closed. It satisfies
-	// errors.Is for net.ErrClosed and os.ErrClosed too.
+	// ErrClosed: the handle, or a parent that a new object needs, is closed. It also matches
+	// net.ErrClosed and os.ErrClosed in errors.Is.
 	ErrClosed = lifetime.ErrClosed
 	// ErrBusy: the object cannot be closed because live objects depend on it (EBUSY).
 	ErrBusy = lifetime.ErrBusy
-	// ErrNotSupported: the provider or the device does not have the operation (EOPNOTSUPP).
+	// ErrNotSupported: the provider or the device lacks the operation (EOPNOTSUPP).
 	ErrNotSupported = errors.New("operation not supported")
 	// ErrNoDevice: no device was found or chosen (ENODEV).
 	ErrNoDevice = errors.New("no RDMA device")
-	// ErrForeign: objects that were passed together belong to different devices, contexts or
-	// protection domains.
+	// ErrForeign: objects used together belong to different devices, contexts or protection
+	// domains.
 	ErrForeign = errors.New("objects do not belong together")
-	// ErrInvalid: an argument is wrong on every device (EINVAL).
+	// ErrInvalid: an argument is invalid on every device (EINVAL).
 	ErrInvalid = errors.New("invalid argument")
 	// ErrLimit: a limit of the device or of the object is exceeded; see [LimitError].
 	ErrLimit = errors.New("limit exceeded")
-	// ErrBounds: an offset or length is outside of a memory region (ERANGE).
+	// ErrBounds: an offset or length is out of range of the memory (ERANGE).
 	ErrBounds = errors.New("out of the bounds of the memory region")
-	// ErrState: the call is not allowed in the state of the QP; see [StateError].
+	// ErrState: the call is not allowed in the current state of the QP; see [StateError].
 	ErrState = errors.New("wrong QP state")
 	// ErrQueueFull: the send or receive queue has no free entry (ENOMEM of ibv_post_send).
 	ErrQueueFull = errors.New("work queue full")
 	// ErrCQOverflow: completions were lost because the CQ was full.
 	ErrCQOverflow = errors.New("completion queue overflow")
-	// ErrSharedChannel: CQ.Wait was called on a CQ whose completion channel the caller supplied.
+	// ErrSharedChannel: CQ.Wait needs a CQ with a private completion channel.
 	ErrSharedChannel = errors.New("completion channel is shared: use CompChannel.Wait")
 )
 
-// OpError is the error of a call: the call, the device, and the cause. Err is one of the causes
-// above, possibly with more text, an errno, or a typed error of this package. Most callers use
-// errors.Is or errors.As.
+// OpError reports a failed call: the call, the device and the cause. Err is or wraps one of the
+// causes above, an errno, or a typed error of this package. Most callers use errors.Is or
+// errors.As.
 type OpError struct {
 	Op     string // the call, for example "CreateQP"
-	Device string // the name of the device; "" if there was none
+	Device string // the name of the device, or ""
 	Err    error
 }
 
@@ -67,8 +67,8 @@ func opError(op, device string, err error) error {
 	return &OpError{Op: op, Device: device, Err: cause(err)}
 }
 
-// cause removes the OpError that the handles of an inner device have put around an error, so that
-// the error names one call.
+// cause removes the OpErrors added by the handles of an inner device, so that the final error names
+// only the outer call.
 func cause(err error) error {
 	for {
 		below, ok := err.(*OpError)
@@ -79,9 +79,9 @@ func cause(err error) error {
 	}
 }
 
-// requestError is the reason why a request of a list was not taken.
+// requestError is the reason why a request of a list was not queued.
 type requestError struct {
-	n   int // its index
+	n   int // its index in the list
 	err error
 }
 
@@ -91,8 +91,8 @@ func (e *requestError) Error() string { return fmt.Sprintf("request %d: %v", e.n
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.err }
 
-// requestCause is the error of a post that took n requests. If err already has an index, in the
-// list of an inner device, only its cause is kept.
+// requestCause returns the error of a post that queued n requests. An index that err already has,
+// from the list of an inner device, is dropped.
 func requestCause(n int, err error) error {
 	err = cause(err)
 	if below, ok := err.(*requestError); ok {
@@ -104,14 +104,14 @@ func requestCause(n int, err error) error {
 	return &requestError{n, err}
 }
 
-// LimitError names a limit and the value that exceeds it. It Is [ErrLimit].
+// LimitError reports a limit and the value that exceeds it. It Is [ErrLimit].
 type LimitError struct {
 	Name  string // the C name of the limit, for example "max_qp_wr"
 	Limit uint64
 	Value uint64
 }
 
-// Error returns for example "max_sge: 9 exceeds the limit 8".
+// Error returns, for example, "max_sge: 9 exceeds the limit 8".
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s: %d exceeds the limit %d", e.Name, e.Value, e.Limit)
 }
@@ -127,13 +127,13 @@ func limit(name string, value, limit int) error {
 	return &LimitError{Name: name, Limit: uint64(max(limit, 0)), Value: uint64(value)}
 }
 
-// StateError names the state in which a call is not allowed. It Is [ErrState].
+// StateError reports the state in which a call is not allowed. It Is [ErrState].
 type StateError struct {
 	State QPState
 	Why   string
 }
 
-// Error returns for example "QP is in state RESET: receives can be posted from INIT on".
+// Error returns, for example, "QP is in state RESET: receives can be posted from INIT on".
 func (e *StateError) Error() string { return "QP is in state " + e.State.String() + ": " + e.Why }
 
 // Is reports whether target is ErrState.
@@ -144,20 +144,21 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// TerminateError is the Terminate message that ended an iWARP stream (RFC 5040 section 4.8): the
-// error, and the side that found it. [QP.Err] and asynchronous events have it, on both sides.
+// TerminateError describes the Terminate message that ended an iWARP stream (RFC 5040 section 4.8):
+// the error and the side that detected it. [QP.Err] and asynchronous events report it on both
+// sides.
 type TerminateError struct {
 	Layer, Type, Code uint8  // as on the wire: layer 0 RDMAP, 1 DDP, 2 MPA
-	Header            []byte // the DDP header of the wrong message, nil if it was not quoted
-	Remote            bool   // true if the peer found the error and sent the message
+	Header            []byte // the DDP header of the offending message, nil if not quoted
+	Remote            bool   // true if the peer detected the error and sent the message
 	Text              string // the meaning of the codes
-	// Access is the access to memory that was refused, as far as it is known: the side that found
-	// the error knows it, and the other one what the message quotes. Nil if the error is another
-	// one, or nothing is known.
+	// Access is the refused memory access, as far as known: in full on the side that detected the
+	// error, from the quoted header on the other. It is nil for other errors, or if nothing is
+	// known.
 	Access *AccessError
 }
 
-// Error returns for example "terminated by peer: RDMAP remote protection error: invalid STag
+// Error returns, for example, "terminated by peer: RDMAP remote protection error: invalid STag
 // (0/1/00): no memory has key 0x2a00 (64 bytes at 0x1000)".
 func (e *TerminateError) Error() string {
 	who := "terminated"
@@ -171,7 +172,7 @@ func (e *TerminateError) Error() string {
 	return s
 }
 
-// Unwrap returns Access, nil if there is none.
+// Unwrap returns Access, or nil.
 func (e *TerminateError) Unwrap() error {
 	if e.Access == nil {
 		return nil

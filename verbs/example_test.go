@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The objects of a program, made and closed in order.
+// The objects of a program, created and closed in order.
 func Example() {
 	nic, err := usiw.Register(usiw.Config{}) // adds usiw0 to verbs.Devices()
 	if err != nil {
@@ -57,8 +57,8 @@ func Example() {
 	// <nil>
 }
 
-// connected returns the two ends of a connection of a user-space RNIC to itself. Each has 4,096
-// bytes that the other may use.
+// connected returns the two ends of a connection from a user-space RNIC to itself. Each end has
+// 4,096 bytes that the other may access.
 func connected(ctx context.Context) (a, b *cm.Endpoint, stop func()) {
 	nic, err := usiw.New(usiw.Config{})
 	if err != nil {
@@ -84,10 +84,10 @@ func connected(ctx context.Context) (a, b *cm.Endpoint, stop func()) {
 	return a, b, func() { errors.Join(a.Close(), b.Close(), ln.Close(), nic.Close()) }
 }
 
-// readRecord reads n bytes at offset 8 of a record of the peer's, whose owner makes the version at
-// offset 0 odd before it changes the bytes, and even again afterwards. The peer's program takes no
-// part. A Read is not atomic; so the version is read before the bytes, and again after them. Each
-// Read waits for the one before it (SendFence).
+// readRecord reads n bytes at offset 8 of a record in the peer's memory, without involving the
+// peer's program. The record's owner makes the version at offset 0 odd before it changes the bytes,
+// and even again afterwards. A Read is not atomic, so the version is read both before and after the
+// bytes. Each Read waits for the previous one (SendFence).
 func readRecord(ctx context.Context, ep *cm.Endpoint, record verbs.Remote, n int) ([]byte, error) {
 	mr := ep.MR()
 	version, err := record.Slice(0, 8)
@@ -114,7 +114,7 @@ func readRecord(ctx context.Context, ep *cm.Endpoint, record verbs.Remote, n int
 	}
 }
 
-// A cache in the memory of a server, which clients read by one-sided Reads.
+// A cache in a server's memory, which clients access by one-sided Reads.
 func ExampleRead() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -122,14 +122,14 @@ func ExampleRead() {
 	defer stop()
 	copy(server.MR().Bytes()[8:], "the value")
 
-	// a client gets the Remote as private data, or in a message
+	// a client receives the Remote as private data or in a message
 	value, err := readRecord(ctx, client, server.MR().Remote(), 9)
 	fmt.Printf("%q %v\n", value, err)
 	// Output: "the value" <nil>
 }
 
-// A Write into the peer's memory, and a message behind it that says so: what comes later in the
-// queue arrives later.
+// A Write to the peer's memory, followed by a message that announces it. Requests posted later
+// arrive later.
 func ExampleWrite() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -154,7 +154,7 @@ func ExampleWrite() {
 	// Output: written
 }
 
-// A counter and a lock in the memory of the peer.
+// A counter and a lock in the peer's memory.
 func ExampleFetchAdd() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -168,7 +168,7 @@ func ExampleFetchAdd() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sge, err := client.MR().SGE(0, 8) // where the value before the operation arrives
+	sge, err := client.MR().SGE(0, 8) // receives the original value
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func ExampleFetchAdd() {
 			log.Fatal(err)
 		}
 		if old() == 0 {
-			break // the lock is ours
+			break // lock acquired
 		}
 	}
 	for range 3 {
@@ -198,7 +198,7 @@ func ExampleFetchAdd() {
 	// 20
 }
 
-// One CQ for many requests, each with a function.
+// One CQ for many requests, each with its own function.
 func ExampleDispatcher() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -206,7 +206,7 @@ func ExampleDispatcher() {
 	defer stop()
 	copy(server.MR().Bytes(), "abc")
 
-	d := client.Dispatcher() // of the endpoint's CQ; verbs.NewDispatcher makes one for another CQ
+	d := client.Dispatcher() // serves the endpoint's CQ; for other CQs use verbs.NewDispatcher
 	done := make(chan struct{}, 3)
 	for i := range 3 {
 		sge, err := client.MR().SGE(i, 1)
@@ -236,8 +236,8 @@ func ExampleDispatcher() {
 	// success c
 }
 
-// A request that the peer's memory does not allow fails, and ends the connection. Both sides learn
-// why.
+// A request that the peer's memory does not allow fails and ends the connection. Both sides learn
+// the reason.
 func ExampleQP_Cause() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -248,7 +248,7 @@ func ExampleQP_Cause() {
 		log.Fatal(err)
 	}
 	from := server.MR().Remote()
-	from.Addr += from.Length // behind the end
+	from.Addr += from.Length // past the end
 	wc, err := client.Do(ctx, verbs.Read(from, sge))
 	fmt.Println(errors.Is(err, verbs.WCRemAccessErr))
 

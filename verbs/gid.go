@@ -8,11 +8,11 @@ import (
 	"net/netip"
 )
 
-// ErrNoGID: the table has no entry with this index, or none that matches.
+// ErrNoGID: the GID table has no entry at this index, or none that matches.
 var ErrNoGID = errors.New("no such GID")
 
-// GID is a global identifier in network byte order: on InfiniBand subnet prefix and port GUID, on
-// RoCE an IP address, on iWARP a MAC address followed by zeros.
+// GID is a global identifier in network byte order: subnet prefix and port GUID on InfiniBand, an
+// IP address on RoCE, a MAC address followed by zeros on iWARP.
 type GID [16]byte
 
 // GIDFromAddr returns the GID of an IP address. An IPv4 address becomes an IPv4-mapped IPv6
@@ -22,16 +22,17 @@ func GIDFromAddr(a netip.Addr) GID { return a.As16() }
 // Addr returns the GID as an IP address. An IPv4-mapped IPv6 address becomes the IPv4 address.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IsZero reports whether all bytes are 0, as in an empty entry.
+// IsZero reports whether all bytes are 0, as in an empty table entry.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// String writes the GID as an IPv6 address with all its groups, as sysfs does.
+// String formats the GID as an expanded IPv6 address, as sysfs does.
 func (g GID) String() string { return netip.AddrFrom16(g).StringExpanded() }
 
-// MarshalText implements encoding.TextMarshaler with the text of String.
+// MarshalText implements encoding.TextMarshaler, using String.
 func (g GID) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler: it reads every form of an IPv6 address.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts any form of IPv6 address without a
+// zone.
 func (g *GID) UnmarshalText(text []byte) error {
 	a, err := netip.ParseAddr(string(text))
 	if err != nil || !a.Is6() || a.Zone() != "" {
@@ -41,7 +42,7 @@ func (g *GID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// GIDType is the protocol that a GID belongs to.
+// GIDType is the protocol of a GID.
 type GIDType uint8
 
 const (
@@ -55,17 +56,17 @@ func (t GIDType) String() string {
 	return enumText(int(t), []string{"IB", "RoCE v1", "RoCE v2"}, "GIDType")
 }
 
-// GIDEntry is one row of a port's GID table (struct ibv_gid_entry).
+// GIDEntry is an entry of a port's GID table (struct ibv_gid_entry).
 type GIDEntry struct {
 	GID    GID
 	Port   int
 	Index  int
 	Type   GIDType
-	NetDev string // the network interface, "" if there is none
+	NetDev string // the network interface, or ""
 }
 
-// QueryGID returns one row of a port's GID table (ibv_query_gid_ex(3)). The error Is [ErrNoGID] if
-// the row is empty or beyond the end of the table.
+// QueryGID returns an entry of a port's GID table (ibv_query_gid_ex(3)). The error Is [ErrNoGID] if
+// the entry is empty or index is out of range.
 func (c *Context) QueryGID(port, index int) (GIDEntry, error) {
 	const op = "QueryGID"
 	if err := c.enter(op); err != nil {
@@ -95,7 +96,7 @@ func (c *Context) gidTable(port int) (ProviderGIDTable, PortAttr, error) {
 	return t, attr, err
 }
 
-// GIDs returns the rows of a port's GID table that are not empty (ibv_query_gid_table(3)).
+// GIDs returns the non-empty entries of a port's GID table (ibv_query_gid_table(3)).
 func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	const op = "GIDs"
 	if err := c.enter(op); err != nil {
@@ -118,7 +119,7 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	return entries, nil
 }
 
-// QueryPKey returns a partition key of a port, in host order (ibv_query_pkey(3)).
+// QueryPKey returns a partition key of a port, in host byte order (ibv_query_pkey(3)).
 func (c *Context) QueryPKey(port, index int) (uint16, error) {
 	const op = "QueryPKey"
 	if err := c.enter(op); err != nil {

@@ -10,23 +10,23 @@ import (
 	"slices"
 )
 
-// ChooseGID returns the row of a port's GID table to use as the source of packets to an address.
-// Rows of InfiniBand and iWARP reach every address. Of the others it takes rows of the address's
-// family, and of these, in this order:
+// ChooseGID returns the entry of a port's GID table to use as the source for packets to an address.
+// InfiniBand and iWARP entries reach every address. Among RoCE entries of the address's family, the
+// criteria are, in order of precedence:
 //
-//   - RoCE v2 before RoCE v1;
-//   - the row of the source address that this host's routes give for the address; for an address of
-//     this host it is that address;
-//   - rows of the same scope: a link-local address reaches its link only;
-//   - rows whose subnet, as it is configured on their network interface, has the address;
-//   - rows of the network interface through which the route goes, then rows of any interface: a row
-//     without one belongs to another network namespace;
-//   - the row that has most leading bits in common with the address, and the first of those.
+//   - RoCE v2 over RoCE v1;
+//   - the source address that this host's routing selects for the address (for an address of this
+//     host, that address itself);
+//   - the same scope, because a link-local address reaches only its link;
+//   - a subnet, as configured on the entry's network interface, that contains the address;
+//   - the network interface of the route, then any interface: an entry without one belongs to
+//     another network namespace;
+//   - the longest common prefix with the address; of equals, the first entry.
 //
-// If no row is of the family, it takes a RoCE v2 row of the interface through which the route goes:
-// a peer whose name is an IPv4 address may have IPv6 GIDs only, as this host. For the zero Addr
-// every family matches, addresses that are routed come before link-local ones, and IPv4 before
-// IPv6. The error Is [ErrNoGID] if no row matches.
+// If no entry has the address's family, ChooseGID takes a RoCE v2 entry of the route's interface: a
+// peer known by an IPv4 address may, like this host, have only IPv6 GIDs. For the zero Addr every
+// family matches; routable addresses precede link-local ones, and IPv4 precedes IPv6. The error Is
+// [ErrNoGID] if no entry matches.
 func (c *Context) ChooseGID(port int, to netip.Addr) (GIDEntry, error) {
 	rows, err := c.GIDs(port)
 	if err != nil {
@@ -44,14 +44,14 @@ func (c *Context) ChooseGID(port int, to netip.Addr) (GIDEntry, error) {
 	return best, nil
 }
 
-// hostRoute is what this host knows of the way to an address.
+// hostRoute describes this host's route to an address.
 type hostRoute struct {
-	source  netip.Addr                // of packets to the address; not valid if there is no route
-	netDev  string                    // the network interface with that address, "" if it is not known
+	source  netip.Addr                // source of packets to the address; invalid if there is no route
+	netDev  string                    // the network interface with that address, "" if unknown
 	subnets map[string][]netip.Prefix // of each network interface
 }
 
-// routeTo finds out the route to an address. Nothing is sent.
+// routeTo determines the route to an address without sending a packet.
 func routeTo(to netip.Addr) hostRoute {
 	h := hostRoute{subnets: make(map[string][]netip.Prefix)}
 	if to.IsValid() && !to.IsUnspecified() {
@@ -82,7 +82,7 @@ func routeTo(to netip.Addr) hostRoute {
 	return h
 }
 
-// chooseGID returns the best row; false if none matches.
+// chooseGID returns the best entry, or false if none matches.
 func chooseGID(rows []GIDEntry, to netip.Addr, h hostRoute) (best GIDEntry, ok bool) {
 	var most gidRank
 	for _, e := range rows {
@@ -93,10 +93,10 @@ func chooseGID(rows []GIDEntry, to netip.Addr, h hostRoute) (best GIDEntry, ok b
 	return best, ok
 }
 
-// gidRank ranks a row by the criteria of ChooseGID, the most important one first.
+// gidRank holds an entry's score for each criterion of ChooseGID, most important first.
 type gidRank [10]int
 
-// rank ranks a row; false if it does not match.
+// rank scores an entry, or reports false if it does not match.
 func (h hostRoute) rank(e GIDEntry, to netip.Addr) (r gidRank, fits bool) {
 	own, there := e.GID.Addr(), to.WithZone("")
 	onRoute := e.NetDev != "" && e.NetDev == h.netDev
@@ -128,7 +128,8 @@ func (h hostRoute) rank(e GIDEntry, to netip.Addr) (r gidRank, fits bool) {
 	}, true
 }
 
-// inCommon returns how many leading bits two addresses of one family have in common, 0 for others.
+// inCommon returns the length in bits of the common prefix of two addresses, 0 if their families
+// differ.
 func inCommon(a, b netip.Addr) int {
 	if a.BitLen() != b.BitLen() {
 		return 0

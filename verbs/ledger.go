@@ -4,36 +4,36 @@ package verbs
 
 import "sync/atomic"
 
-// A ledger keeps account of the requests of one queue, for devices that do not complete requests in
-// the order of posting, or not all of them: whatever the device reports, and in whatever order,
-// each request ends once and in order, and what follows an error is flushed. Requests are known by
-// a sequence number, which the device gets for wr_id.
+// A ledger is a shadow queue. It tracks the requests of one queue for devices that complete
+// requests out of order or lose them: whatever the device reports, in whatever order, each request
+// completes once and in posting order, and those after an error are flushed. Requests are
+// identified by a sequence number, which the device gets as wr_id.
 //
-// The owner's lock guards it.
+// The owner's lock guards a ledger.
 type ledger struct {
 	ring []slot // a power of 2
-	head uint64 // sequence number of the oldest request that has not ended
-	tail uint64 // of the next request
-	most uint64 // 1 + the highest one that the device has completed
-	// failed: a request has ended with an error, so all others do.
+	head uint64 // sequence number of the oldest outstanding request
+	tail uint64 // sequence number of the next request
+	most uint64 // 1 + the highest sequence number that the device completed
+	// failed: a request completed with an error, so all later ones do.
 	failed bool
-	// poisoned: a request has been accepted that will fail, so the device gets no other.
+	// poisoned: an accepted request is going to fail, so no further ones go to the device.
 	poisoned bool
-	lent     int // slots that the device has
-	reads    int // those of them that are Reads or atomics
+	lent     int // slots posted to the device
+	reads    int // those of lent that are Reads or atomics
 	firsts   int // first parts of requests among all slots
-	// hidden counts, for the CQ, requests that the device will report and the poller does not see.
-	// It may be nil.
+	// hidden counts, for the CQ, requests that the device will report but that are hidden from the
+	// poller. It may be nil.
 	hidden *atomic.Int64
 }
 
 type slot struct {
-	wc       WC // ID from the start, the rest from the completion
+	wc       WC // ID is set when the slot is added, the rest by the completion
 	state    slotState
-	visible  bool   // makes a completion on success
+	visible  bool   // generates a completion on success
 	reported bool   // the device reports it on success
 	read     bool   // an RDMA Read, or a part of one, or an atomic
-	first    bool   // the first part of the request in the next slot, which ends with what both have come to
+	first    bool   // the first part of the request in the next slot, which completes with their joint result
 	before   uint32 // ByteLen of the first part
 	op       WROpcode
 }
@@ -41,18 +41,18 @@ type slot struct {
 type slotState uint8
 
 const (
-	slotHeld slotState = iota // the device has not got it
-	slotLent                  // the device has it
+	slotHeld slotState = iota // held back from the device
+	slotLent                  // posted to the device
 	slotDone                  // wc is complete
 )
 
-// slots is how many slots are in use.
+// slots returns the number of slots in use.
 func (t *ledger) slots() int { return int(t.tail - t.head) }
 
-// requests is how many requests have not ended, each in its turn.
+// requests returns the number of outstanding requests: those that next has not returned yet.
 func (t *ledger) requests() int { return t.slots() - t.firsts }
 
-// enter counts a slot that comes into use, or leaves it for n = -1.
+// enter updates the counts for a slot that comes into use (n = 1) or goes out of use (n = -1).
 func (t *ledger) enter(s *slot, n int) {
 	t.count(s, n)
 	t.hide(s, int64(n))
@@ -61,7 +61,7 @@ func (t *ledger) enter(s *slot, n int) {
 	}
 }
 
-// count counts a slot in its state, or takes it out of the counts for n = -1.
+// count adds a slot to the counts of its state (n = 1) or removes it (n = -1).
 func (t *ledger) count(s *slot, n int) {
 	if s.state == slotLent {
 		t.lent += n
@@ -77,12 +77,12 @@ func (t *ledger) set(s *slot, state slotState) {
 	t.count(s, 1)
 }
 
-// add appends a request and returns its number.
+// add appends a request and returns its sequence number.
 func (t *ledger) add(id uint64, state slotState, visible, reported bool) uint64 {
 	return t.push(slot{wc: WC{ID: id}, state: state, visible: visible, reported: reported})
 }
 
-// push appends a slot and returns its number.
+// push appends a slot and returns its sequence number.
 func (t *ledger) push(s slot) uint64 {
 	if t.slots() == len(t.ring) {
 		t.grow()
@@ -94,7 +94,7 @@ func (t *ledger) push(s slot) uint64 {
 	return t.tail - 1
 }
 
-// lend notes that the device has got a request.
+// lend records that a request was posted to the device.
 func (t *ledger) lend(seq uint64) { t.set(t.at(seq), slotLent) }
 
 func (t *ledger) hide(s *slot, n int64) {
@@ -113,7 +113,7 @@ func (t *ledger) grow() {
 
 func (t *ledger) at(seq uint64) *slot { return &t.ring[seq&uint64(len(t.ring)-1)] }
 
-// withdraw takes back the last n requests, which the device refused.
+// withdraw removes the last n requests, which the device refused.
 func (t *ledger) withdraw(n int) {
 	for range n {
 		t.tail--
@@ -121,7 +121,7 @@ func (t *ledger) withdraw(n int) {
 	}
 }
 
-// open returns a request that has not ended, nil if it has.
+// open returns the slot of a request that has not completed, otherwise nil.
 func (t *ledger) open(seq uint64) *slot {
 	if seq-t.head >= t.tail-t.head {
 		return nil
@@ -132,7 +132,8 @@ func (t *ledger) open(seq uint64) *slot {
 	return nil
 }
 
-// complete notes what the device reported of a request. It is false for one that has ended already.
+// complete records the device's completion of a request. It returns false if the request had
+// already completed.
 func (t *ledger) complete(seq uint64, wc *WC) bool {
 	s := t.open(seq)
 	if s == nil {
@@ -148,7 +149,7 @@ func (t *ledger) complete(seq uint64, wc *WC) bool {
 	return true
 }
 
-// fail completes a request that the device did not get.
+// fail completes, with an error, a request that never reached the device.
 func (t *ledger) fail(seq uint64, status WCStatus, qpNum uint32) {
 	s := t.at(seq)
 	s.wc.Status, s.wc.QPNum = status, qpNum
@@ -156,7 +157,7 @@ func (t *ledger) fail(seq uint64, status WCStatus, qpNum uint32) {
 	t.poisoned = true
 }
 
-// flush completes all that is open. The device must not touch any of it any more.
+// flush completes all open requests. The device must no longer access their memory.
 func (t *ledger) flush(qpNum uint32) {
 	for seq := t.head; seq != t.tail; seq++ {
 		s := t.at(seq)
@@ -167,7 +168,7 @@ func (t *ledger) flush(qpNum uint32) {
 	}
 }
 
-// drop forgets all that is open.
+// drop discards all requests and clears the error state.
 func (t *ledger) drop() {
 	for ; t.head != t.tail; t.head++ {
 		t.enter(t.at(t.head), -1)
@@ -175,8 +176,8 @@ func (t *ledger) drop() {
 	t.failed, t.poisoned = false, false
 }
 
-// next returns the oldest request if it has ended, and takes it out. A request whose success the
-// device does not report has ended when a later one has.
+// next removes and returns the oldest request if it has completed. A request whose success the
+// device does not report has completed once a later one has.
 func (t *ledger) next() (wc *WC, visible, ok bool) {
 	if t.head == t.tail {
 		return nil, false, false
@@ -207,8 +208,8 @@ func (t *ledger) next() (wc *WC, visible, ok bool) {
 	return &s.wc, s.visible, true
 }
 
-// join adds a first part that has ended to the other one, which is now the oldest. If it has
-// failed, so has the request.
+// join merges a completed first part into the second part, which is now the oldest slot. If the
+// first part failed, so did the request.
 func (t *ledger) join(first *slot) {
 	s := t.at(t.head)
 	s.before = first.wc.ByteLen

@@ -14,17 +14,17 @@ import (
 )
 
 // MR is a registered memory region. Only Close deregisters it: the garbage collector cannot know
-// whether a peer has its key. All methods may be called concurrently.
+// whether a peer still holds its key. All methods may be called concurrently.
 //
-// A nil *MR is no memory: it has no bytes, its keys are 0, and [MR.SGE] and [MR.Word] return an
-// error.
+// A nil *MR is an empty region: Bytes returns nil, its keys are 0, and [MR.SGE] and [MR.Word]
+// return an error.
 type MR struct {
 	node    lifetime.Node
 	ctx     *Context
 	pd      *PD
 	p       ProviderMR
 	buf     []byte
-	foreign int // length of the memory if buf cannot refer to it, otherwise 0
+	foreign int // length of memory that buf cannot refer to, otherwise 0
 	iova    uint64
 	access  AccessFlags
 	release func() // frees the memory after deregistration
@@ -34,10 +34,11 @@ type MR struct {
 	gone    bool       // deregistered
 }
 
-// AllocMR allocates n bytes of zeroed, page-aligned memory outside of the Go heap and registers it.
-// With AccessHugeTLB it uses huge pages if the system has them. Close frees the memory: a later
-// access by the slice that Bytes returned faults, and does not read other data. The error Is
-// [ErrInvalid] if n is not positive or a right needs another one, and [ErrLimit] above max_mr_size.
+// AllocMR allocates n bytes of zeroed, page-aligned memory outside the Go heap and registers them.
+// With AccessHugeTLB it uses huge pages if the system has any. Close frees the memory; a later
+// access through the slice that Bytes returned faults instead of reading other data. The error Is
+// [ErrInvalid] if n is not positive or access lacks a right that another requires, and [ErrLimit]
+// above max_mr_size.
 func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	if err := pd.enter("AllocMR"); err != nil {
 		return nil, err
@@ -56,15 +57,15 @@ func (pd *PD) AllocMR(n int, access AccessFlags) (*MR, error) {
 	return pd.newMR("AllocMR", mem[:n:n], iovaOf(mem, access), access, func() { mapmem.Unmap(mem) })
 }
 
-// RegMR registers memory of the caller (ibv_reg_mr(3)). The addresses of the region are those of
-// the memory, or with AccessZeroBased offsets from its start. buf is pinned and kept reachable
-// until Close. It may be Go memory without pointers, or memory from elsewhere.
+// RegMR registers memory of the caller (ibv_reg_mr(3)). The region has the addresses of the memory
+// or, with AccessZeroBased, offsets from its start. buf is pinned and kept reachable until Close.
+// It may be pointer-free Go memory or memory outside the Go heap.
 func (pd *PD) RegMR(buf []byte, access AccessFlags) (*MR, error) {
 	return pd.regMR("RegMR", buf, iovaOf(buf, access), access)
 }
 
-// RegMRIova registers buf under the address iova (ibv_reg_mr_iova(3)): the peer, and SGEs, reach
-// its first byte as iova.
+// RegMRIova registers buf at address iova (ibv_reg_mr_iova(3)): peers and SGEs address its first
+// byte as iova.
 func (pd *PD) RegMRIova(buf []byte, iova uint64, access AccessFlags) (*MR, error) {
 	if access&AccessZeroBased != 0 && iova != 0 {
 		return nil, opError("RegMRIova", pd.ctx.dev.Name(), invalid("iova %#x with AccessZeroBased", iova))
@@ -83,8 +84,8 @@ func (pd *PD) regMR(op string, buf []byte, iova uint64, access AccessFlags) (*MR
 	if err := pd.checkMR(len(buf), access); err != nil {
 		return nil, opError(op, pd.ctx.dev.Name(), err)
 	}
-	// The node in the table of live objects keeps the MR, and so the Pinner, reachable: a Pinner
-	// that is collected while it pins ends the process.
+	// The table of live objects keeps the MR, and thus the Pinner, reachable: the runtime panics
+	// when a Pinner is collected while it pins memory.
 	pinner := new(runtime.Pinner)
 	pinner.Pin(&buf[0])
 	return pd.newMR(op, buf, iova, access, pinner.Unpin)
@@ -110,7 +111,7 @@ func (pd *PD) newMR(op string, buf []byte, iova uint64, access AccessFlags, rele
 	return m, nil
 }
 
-// checkMR checks length and rights before anything is allocated.
+// checkMR checks length and access rights before anything is allocated.
 func (pd *PD) checkMR(n int, access AccessFlags) error {
 	if uint64(n) > pd.ctx.attr.MaxMRSize {
 		return &LimitError{Name: "max_mr_size", Limit: pd.ctx.attr.MaxMRSize, Value: uint64(n)}
@@ -124,7 +125,7 @@ func (pd *PD) checkMR(n int, access AccessFlags) error {
 	return nil
 }
 
-// errNoRegion is the error of a call on nil, as an endpoint without memory returns.
+// errNoRegion is returned for a nil region, such as that of an endpoint without memory.
 var errNoRegion = fmt.Errorf(
 	"%w: there is no memory region (nil; an Endpoint of package cm has one if EndpointConfig.Memory is set)",
 	ErrInvalid)
@@ -137,8 +138,7 @@ func (m *MR) PD() *PD {
 	return m.pd
 }
 
-// Bytes returns the registered memory. After Close of a region that AllocMR made it must not be
-// touched.
+// Bytes returns the registered memory. Memory from AllocMR must not be touched after Close.
 func (m *MR) Bytes() []byte {
 	if m == nil {
 		return nil
@@ -154,8 +154,8 @@ func (m *MR) Len() int {
 	return max(len(m.buf), m.foreign)
 }
 
-// Addr returns the address of the first byte as SGEs and peers use it: the memory's own, the iova,
-// or 0.
+// Addr returns the address of the first byte as SGEs and peers use it: the memory's own address,
+// the iova, or 0 for a zero-based region.
 func (m *MR) Addr() uint64 {
 	if m == nil {
 		return 0
@@ -163,7 +163,7 @@ func (m *MR) Addr() uint64 {
 	return m.iova
 }
 
-// Access returns the rights.
+// Access returns the region's access rights.
 func (m *MR) Access() AccessFlags {
 	if m == nil {
 		return 0
@@ -171,7 +171,7 @@ func (m *MR) Access() AccessFlags {
 	return m.access
 }
 
-// LKey returns the key for SGEs.
+// LKey returns the local key, used in SGEs.
 func (m *MR) LKey() uint32 {
 	if m == nil {
 		return 0
@@ -179,7 +179,7 @@ func (m *MR) LKey() uint32 {
 	return m.p.LKey()
 }
 
-// RKey returns the key for peers.
+// RKey returns the remote key, used by peers.
 func (m *MR) RKey() uint32 {
 	if m == nil {
 		return 0
@@ -187,8 +187,8 @@ func (m *MR) RKey() uint32 {
 	return m.p.RKey()
 }
 
-// SGE returns the element for n bytes from offset off. The error Is [ErrBounds] if they are not all
-// inside the region, and [ErrClosed] if the region is closed.
+// SGE returns the element for n bytes at offset off. The error Is [ErrBounds] if the range exceeds
+// the region, and [ErrClosed] if the region is closed.
 func (m *MR) SGE(off, n int) (SGE, error) {
 	if m == nil {
 		return SGE{}, opError("MR.SGE", "", errNoRegion)
@@ -203,13 +203,13 @@ func (m *MR) SGE(off, n int) (SGE, error) {
 	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.p.LKey()}, nil
 }
 
-// Provider returns the provider's object of the region.
+// Provider returns the provider's MR object.
 func (m *MR) Provider() ProviderMR { return m.p }
 
-// Close deregisters the region (ibv_dereg_mr(3)). When it returns, neither the peer nor the device
-// accesses the memory. It waits for operations in progress on the region; a connection that uses
-// the region for too long is ended. Windows that are bound to the region give no access any more.
-// Drivers of the kernel refuse the call while there are such windows, with an error that Is
+// Close deregisters the region (ibv_dereg_mr(3)). When it returns without error, neither the peer
+// nor the device accesses the memory any longer. It waits for operations in progress on the region,
+// and ends a connection that uses the region for too long. Windows bound to the region lose their
+// access; kernel drivers instead refuse the call while windows are bound, with an error that Is
 // [ErrBusy]. After any error the device can still access the memory, which stays in place, and
 // Close can be called again. Close is idempotent and may be called on nil.
 func (m *MR) Close() error {
@@ -234,10 +234,10 @@ func (m *MR) Close() error {
 	return nil
 }
 
-// RegDmabufMR registers memory of another device, for example a GPU, by the file descriptor of its
-// dma-buf (ibv_reg_dmabuf_mr(3)): length bytes from offset, whose addresses begin at iova. The
-// program cannot access the memory through the region: Bytes returns nil. The device keeps its own
-// reference to the buffer; fd may be closed.
+// RegDmabufMR registers memory of another device, such as a GPU, through the file descriptor of its
+// dma-buf (ibv_reg_dmabuf_mr(3)): length bytes at offset, addressed from iova. The program cannot
+// access the memory through the region: Bytes returns nil. The device holds its own reference to
+// the buffer; fd may be closed.
 func (pd *PD) RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (*MR, error) {
 	const op = "RegDmabufMR"
 	if err := pd.enter(op); err != nil {
@@ -275,7 +275,7 @@ func (pd *PD) regDmabufMR(offset, length, iova uint64, fd int, access AccessFlag
 	return m, nil
 }
 
-// iovaOf returns the address under which buf is registered: its own, or 0 for a zero-based region.
+// iovaOf returns the address at which buf is registered: its own, or 0 for a zero-based region.
 func iovaOf(buf []byte, access AccessFlags) uint64 {
 	if access&AccessZeroBased != 0 || len(buf) == 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"runtime"
 )
 
-// ErrMRLost: a change of a region failed when its old state had already been destroyed. The region
-// gives no access any more, and can only be closed.
+// ErrMRLost: a reregistration failed after the old registration was destroyed. The region no longer
+// gives access, and can only be closed.
 var ErrMRLost = errors.New("memory region lost by a failed reregistration")
 
 // ReregFlags selects what [MR.Rereg] changes.
@@ -21,15 +21,15 @@ const (
 	ReregAccess      ReregFlags = 1 << 2 // IBV_REREG_MR_CHANGE_ACCESS
 )
 
-// String lists the flags by the C names without IBV_REREG_MR_.
+// String lists the flags by their C names without IBV_REREG_MR_.
 func (f ReregFlags) String() string {
 	return flagText(uint64(f), []string{"CHANGE_TRANSLATION", "CHANGE_PD", "CHANGE_ACCESS"})
 }
 
 // Rereg changes a region in place (ibv_rereg_mr(3)). The flags select which of pd, buf and access
-// it changes. The keys may change. No other method of the region, and no request that uses it, may
-// be in progress. If the error Is [ErrMRLost] the region can only be closed; after any other error
-// it is unchanged. New memory is pinned and addressed as by RegMR; the old memory is released.
+// to change. The keys may change. No other method of the region may be running, and no request may
+// be using it. New memory is pinned and addressed as in RegMR; the old memory is released. If the
+// error Is [ErrMRLost] the region can only be closed; after any other error it is unchanged.
 func (m *MR) Rereg(flags ReregFlags, pd *PD, buf []byte, access AccessFlags) error {
 	const op = "MR.Rereg"
 	if !m.node.Enter() {
@@ -70,8 +70,8 @@ func (m *MR) rereg(flags ReregFlags, pd *PD, buf []byte, access AccessFlags) err
 	if err := pd.checkMR(length, access); err != nil {
 		return err
 	}
-	// Whether the change succeeds or not, the PD in which the device has the region must be its
-	// parent.
+	// The PD that the device associates with the region must be its parent at all times, whether or
+	// not the change succeeds.
 	if pd != m.pd {
 		if err := m.node.Adopt(&pd.node); err != nil {
 			return err

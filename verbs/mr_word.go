@@ -9,22 +9,21 @@ import (
 	"github.com/goverbs/goverbs/internal/mapmem"
 )
 
-// Word returns the 8 bytes of the region at offset off as a number that this program and its peers
-// change by atomic operations. The number is in host order, as are the operands of a peer's
-// atomics. Its address must be a multiple of 8; memory of AllocMR begins at such an address. The
-// error Is [ErrBounds] if the bytes are not all inside the region.
+// Word returns the 8 bytes at offset off of the region as an integer that this program and its
+// peers can modify atomically. It is in host byte order, as are the operands of a peer's atomics.
+// Its address must be a multiple of 8; memory from AllocMR starts at such an address. The error Is
+// [ErrBounds] if the bytes are not all inside the region.
 //
-// Load and Store are always of a whole number, and with them the rules of Go's memory model
-// (package sync/atomic) hold: who has seen a number that a peer placed last sees what the same peer
-// placed before it. Add, CompareAndSwap and the other methods that read and write are atomic with
-// respect to a peer's atomics only if AtomicCap of the device is [AtomicGlob], as on the user-space
-// RNIC, whose atomics are those of sync/atomic. With [AtomicHCA] an atomic of the peer may come
-// between the two, and one of them is lost: then this program, too, changes the number by an atomic
-// request to its own device.
+// Load and Store never see or leave a partial value, and order memory as in Go's memory model
+// (package sync/atomic): a program that loads a value which a peer placed last also sees what that
+// peer placed before it. Add, CompareAndSwap and the other read-modify-write methods are atomic
+// with respect to a peer's atomics only if the device's AtomicCap is [AtomicGlob], as on the
+// user-space RNIC, which uses sync/atomic itself. With [AtomicHCA] a peer's atomic may fall between
+// the read and the write, and one update is lost. On such a device this program, too, must modify
+// the value by an atomic request to its own device.
 //
-// The number is the memory itself: it must not be used after Close of a region that AllocMR made,
-// nor after Rereg has replaced the memory. Word allocates nothing; a program can also keep what it
-// returns.
+// The result points into the region: it must not be used after Close if the memory is from AllocMR,
+// nor after Rereg replaces the memory. Word does not allocate; the result can also be kept.
 func (m *MR) Word(off int) (*atomic.Uint64, error) {
 	const op = "MR.Word"
 	if m == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// MW is a memory window: a key of its own for a part of a region, which work requests bind and
-// invalidate. All methods may be called concurrently.
+// MW is a memory window: a separate key for part of a region, bound and invalidated by work
+// requests. All methods may be called concurrently.
 type MW struct {
 	node lifetime.Node
 	pd   *PD
@@ -20,7 +20,7 @@ type MW struct {
 	rkey atomic.Uint32
 }
 
-// AllocMW makes a window (ibv_alloc_mw(3)). It gives no access before it is bound: type 1 by
+// AllocMW allocates a window (ibv_alloc_mw(3)). It gives no access until it is bound: type 1 by
 // [QP.BindMW], type 2 by a WRBindMW.
 func (pd *PD) AllocMW(t MWType) (*MW, error) {
 	if err := pd.enter("AllocMW"); err != nil {
@@ -42,12 +42,12 @@ func (pd *PD) AllocMW(t MWType) (*MW, error) {
 	return w, nil
 }
 
-// Type returns the kind of the window.
+// Type returns the type of the window.
 func (w *MW) Type() MWType { return w.typ }
 
-// RKey returns the key of the last bind that was posted, or before any bind the key of the
-// allocation. A device may have to make a window of type 2 anew when the QP is closed on which it
-// is bound: then it has another key, which gives no access.
+// RKey returns the key of the last bind posted or, before any bind, the key of the allocation. When
+// the QP of a bound type 2 window is closed, the device may have to reallocate the window, which
+// then has a different key that gives no access.
 func (w *MW) RKey() uint32 {
 	k := w.rkey.Load()
 	if w.typ == MWType2 {
@@ -63,7 +63,7 @@ func (w *MW) NextRKey() uint32 {
 	return k&^0xff | (k+1)&0xff
 }
 
-// Provider returns the provider's object of the window.
+// Provider returns the provider's MW object.
 func (w *MW) Provider() ProviderMW { return w.p }
 
 // Close frees the window (ibv_dealloc_mw(3)); its key becomes invalid. It is idempotent and may be
@@ -82,10 +82,10 @@ func (w *MW) Close() error {
 	return opError("MW.Close", w.pd.ctx.dev.Name(), err)
 }
 
-// BindMW queues the bind of a type 1 window (ibv_bind_mw(3)) as request id, in order with the send
-// requests. It has a completion like them. When BindMW returns, the window has its new key, see
-// [MW.RKey]; the key gives access when the request has completed. A length of 0 removes all access.
-// Windows of type 2 are bound by a WRBindMW.
+// BindMW queues the bind of a type 1 window (ibv_bind_mw(3)) with wr_id id, in order with the send
+// requests, and completes like one. When BindMW returns, [MW.RKey] returns the new key; the key
+// gives access once the request completes. A length of 0 removes all access. Type 2 windows are
+// bound by a WRBindMW.
 func (q *QP) BindMW(id uint64, flags SendFlags, b MWBind) error {
 	const op = "QP.BindMW"
 	if !q.node.Enter() {
@@ -110,7 +110,7 @@ func (q *QP) BindMW(id uint64, flags SendFlags, b MWBind) error {
 	return nil
 }
 
-// rekey sets the keys of windows after their binds have been posted.
+// rekey updates the keys of windows after their binds are posted.
 func rekey(wrs []SendWR) {
 	for i := range wrs {
 		if b := wrs[i].Bind; b != nil && wrs[i].Opcode == WRBindMW {

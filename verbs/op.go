@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Op is an operation that a device may or may not have. That does not follow from the transport of
-// the device.
+// Op is an operation that a device may support. The transport of a device does not determine its
+// operations.
 type Op uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 	OpImm64                    // 8 bytes of Immediate Data as a message of its own (RFC 7306)
 	OpLocalInv                 // Local Invalidate
 	OpBindMW                   // type 2 memory windows
-	OpAtomicWrite              // 8 bytes written at once; only on a QP that was created for it, see QPConfig.SendOps
+	OpAtomicWrite              // 8 bytes written atomically; the QP must be created with it, see QPConfig.SendOps
 
 	opCount
 )
@@ -33,7 +33,8 @@ const (
 var opNames = [opCount]string{"send", "send-inv", "send-imm", "write", "write-imm", "read", "fetch-add", "cmp-swap",
 	"masked-fetch-add", "masked-cmp-swap", "imm64", "local-inv", "bind-mw", "atomic-write"}
 
-// String returns the name that the tools print and accept, for example "masked-fetch-add".
+// String returns the name that the command-line tools print and accept, for example
+// "masked-fetch-add".
 func (o Op) String() string { return enumText(int(o), opNames[:], "Op") }
 
 // Ops iterates over all operations.
@@ -76,8 +77,8 @@ func (s OpSet) String() string {
 	return strings.Join(parts, ",")
 }
 
-// opsOf returns the operations that a service can have (InfiniBand Architecture volume 1, 9.2 and
-// 10.7.2.2), none for an unknown service.
+// opsOf returns the operations that a transport service can have (InfiniBand Architecture volume 1,
+// 9.2 and 10.7.2.2), none for an unknown service.
 func opsOf(t QPType) OpSet {
 	switch t {
 	case QPTypeRC:
@@ -90,8 +91,7 @@ func opsOf(t QPType) OpSet {
 	return 0
 }
 
-// opOf maps a work request's opcode to the operation that a device must have; opCount = no such
-// opcode.
+// opOf maps the opcode of a work request to the operation that it needs; opCount = no such opcode.
 var opOf = func() (t [wrOpcodeCount]Op) {
 	for i := range t {
 		t[i] = opCount

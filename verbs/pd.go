@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// PD is a protection domain: QPs can access only memory of their own domain. All methods may be
+// PD is a protection domain. QPs can access only memory of their own domain. All methods may be
 // called concurrently.
 type PD struct {
 	node lifetime.Node
@@ -16,7 +16,7 @@ type PD struct {
 	p    ProviderPD
 }
 
-// AllocPD makes a protection domain (ibv_alloc_pd(3)).
+// AllocPD allocates a protection domain (ibv_alloc_pd(3)).
 func (c *Context) AllocPD() (*PD, error) {
 	if err := c.enter("AllocPD"); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (c *Context) AllocPD() (*PD, error) {
 // Context returns the context that the domain belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 
-// Provider returns the provider's object of the domain.
+// Provider returns the provider's PD object.
 func (pd *PD) Provider() ProviderPD { return pd.p }
 
 func (pd *PD) enter(op string) error {

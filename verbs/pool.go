@@ -11,37 +11,38 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// Pool has buffers of one size in one region. All methods may be called concurrently, and none but
-// AllocPool allocates.
+// Pool is a fixed set of equally sized buffers in one region. All methods may be called
+// concurrently. Only AllocPool allocates memory.
 //
-// A buffer is in the pool or out. Get takes it out, and Put, by whoever has it then, puts it back.
+// Each buffer is either in the pool or out. Get takes one out; whoever holds it then returns it
+// with Put.
 type Pool struct {
 	mr    *MR
 	size  int
-	step  int         // from one buffer to the next
-	free  chan uint32 // the numbers of the buffers in the pool
+	step  int         // distance between buffers
+	free  chan uint32 // numbers of the buffers in the pool
 	ended chan struct{}
 
-	mu     sync.Mutex // guards what follows; a leaf but for free, which always has room
+	mu     sync.Mutex // guards the fields below; a leaf lock: sending to free never blocks
 	closed bool
 	out    int
-	uses   []uint32 // of each buffer, how often it has been taken or put; odd = it is out
+	uses   []uint32 // per buffer, the number of Gets and Puts; odd = out
 }
 
-// poolAlign is what the offset of every buffer is a multiple of: no two buffers share a cache line,
-// and each begins with a word for atomics.
+// poolAlign is the alignment of buffers: no two share a cache line, and each starts at an address
+// suitable for atomics.
 const poolAlign = 64
 
-// Buffer is a buffer of a [Pool] that is out, from Get to Put. It is a value of a few words, which
-// can be copied; whoever puts one of the copies back puts back all. The zero Buffer is none.
+// Buffer is a buffer taken out of a [Pool], valid from Get to Put. It is a small value that can be
+// copied; returning one copy returns them all. The zero Buffer refers to no memory.
 type Buffer struct {
 	p    *Pool
 	n    uint32
 	uses uint32
 }
 
-// AllocPool allocates count buffers of size bytes, zeroed, in one region that it registers as
-// [PD.AllocMR] does. The offset of each buffer in the region is a multiple of 64. The caller closes
+// AllocPool allocates count zeroed buffers of size bytes in one region, registered as by
+// [PD.AllocMR]. The offset of each buffer in the region is a multiple of 64. The caller must close
 // the pool.
 func (pd *PD) AllocPool(size, count int, access AccessFlags) (*Pool, error) {
 	const op = "AllocPool"
@@ -70,7 +71,7 @@ func (pd *PD) AllocPool(size, count int, access AccessFlags) (*Pool, error) {
 	return p, nil
 }
 
-// MR returns the region of the buffers. Only Close of the pool may close it.
+// MR returns the region of the buffers. Only Pool.Close may close it.
 func (p *Pool) MR() *MR { return p.mr }
 
 // Size returns the size of each buffer in bytes.
@@ -79,8 +80,9 @@ func (p *Pool) Size() int { return p.size }
 // Count returns the number of buffers, in the pool and out.
 func (p *Pool) Count() int { return len(p.uses) }
 
-// Get takes a buffer out, and waits for one if all are out. Its memory has what it had when it was
-// put back. The error Is ctx.Err() when ctx is done and [ErrClosed] when the pool is closed.
+// Get takes a buffer out of the pool, waiting if all are out. The memory is not cleared: it holds
+// what the last user left. The error Is ctx.Err() when ctx is done and [ErrClosed] when the pool is
+// closed.
 func (p *Pool) Get(ctx context.Context) (Buffer, error) {
 	if b, ok := p.TryGet(); ok {
 		return b, nil
@@ -97,7 +99,8 @@ func (p *Pool) Get(ctx context.Context) (Buffer, error) {
 	return Buffer{}, opError("Pool.Get", p.mr.ctx.dev.Name(), ErrClosed)
 }
 
-// TryGet takes a buffer out. It reports false if all are out, or the pool is closed.
+// TryGet takes a buffer out of the pool without waiting. It reports false if all are out or the
+// pool is closed.
 func (p *Pool) TryGet() (Buffer, bool) {
 	select {
 	case n := <-p.free:
@@ -107,12 +110,12 @@ func (p *Pool) TryGet() (Buffer, bool) {
 	}
 }
 
-// take takes out a buffer whose number has been taken from free.
+// take marks buffer n, received from free, as out.
 func (p *Pool) take(n uint32) (Buffer, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		p.free <- n // for the next Get, which is to fail too
+		p.free <- n // wake the next Get, which must fail too
 		return Buffer{}, false
 	}
 	p.out++
@@ -120,8 +123,8 @@ func (p *Pool) take(n uint32) (Buffer, bool) {
 	return Buffer{p, n, p.uses[n]}, true
 }
 
-// Put puts a buffer back. No request that uses it may be in progress. The error Is [ErrInvalid] if
-// the buffer is of another pool, or has been put back.
+// Put returns a buffer to the pool. No request may be using it. The error Is [ErrInvalid] if the
+// buffer belongs to another pool or was already returned.
 func (p *Pool) Put(b Buffer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,9 +140,9 @@ func (p *Pool) Put(b Buffer) error {
 	return nil
 }
 
-// Buffer returns the buffer with a number, which must be out: a request can have the number as its
-// ID, and its completion leads to the buffer. The error Is [ErrInvalid] if there is no such buffer,
-// or it is in the pool.
+// Buffer returns the buffer with this number, which must be out. A request that has the number as
+// its ID thus leads from its completion to the buffer. The error Is [ErrInvalid] if there is no
+// such buffer or it is in the pool.
 func (p *Pool) Buffer(number uint64) (Buffer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +155,8 @@ func (p *Pool) Buffer(number uint64) (Buffer, error) {
 	return Buffer{p, uint32(number), p.uses[number]}, nil
 }
 
-// Close closes the pool and its region, and ends every Get. The error Is [ErrBusy] if buffers are
-// out; then nothing has changed. It is idempotent and may be called on nil.
+// Close closes the pool and its region, and unblocks every Get. If buffers are out, it changes
+// nothing and the error Is [ErrBusy]. It is idempotent and may be called on nil.
 func (p *Pool) Close() error {
 	if p == nil {
 		return nil
@@ -172,10 +175,10 @@ func (p *Pool) Close() error {
 	return opError("Pool.Close", p.mr.ctx.dev.Name(), p.mr.Close())
 }
 
-// Number returns the number of the buffer, from 0; see [Pool.Buffer].
+// Number returns the number of the buffer, counted from 0; see [Pool.Buffer].
 func (b Buffer) Number() uint64 { return uint64(b.n) }
 
-// Bytes returns the memory of the buffer, nil for the zero Buffer.
+// Bytes returns the memory of the buffer, or nil for the zero Buffer.
 func (b Buffer) Bytes() []byte {
 	if b.p == nil {
 		return nil
@@ -184,7 +187,7 @@ func (b Buffer) Bytes() []byte {
 	return b.p.mr.buf[at : at+b.p.size : at+b.p.size]
 }
 
-// Offset returns where the buffer begins in the region of the pool.
+// Offset returns the offset of the buffer in the pool's region.
 func (b Buffer) Offset() int {
 	if b.p == nil {
 		return 0
@@ -192,8 +195,8 @@ func (b Buffer) Offset() int {
 	return int(b.n) * b.p.step
 }
 
-// SGE returns the element for n bytes of the buffer from offset off. The error Is [ErrBounds] if
-// they are not all inside it.
+// SGE returns the element for n bytes at offset off of the buffer. The error Is [ErrBounds] if they
+// are not all inside it.
 func (b Buffer) SGE(off, n int) (SGE, error) {
 	switch {
 	case b.p == nil:

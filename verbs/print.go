@@ -10,11 +10,11 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// Every handle can be printed at any moment, also while other goroutines use or close it: with fmt
-// and every verb, with log/slog, and with encoding/json. It shows names, numbers, states and sizes,
-// never what memory contains; package internal/show has the rules for the methods facts.
+// Every handle can be printed at any time, even while other goroutines use or close it: with fmt
+// and any verb, with log/slog, and with encoding/json. The output has names, numbers, states and
+// sizes, never the contents of memory. Package internal/show has the rules for the facts methods.
 
-// under has what every handle below a context shows.
+// under returns the attributes that every handle below a context shows.
 func under(c *Context, n *lifetime.Node) []slog.Attr {
 	return []slog.Attr{slog.String("device", c.dev.Name()), slog.String("state", n.Stage())}
 }
@@ -44,7 +44,7 @@ func (pd *PD) facts() show.Facts {
 	return show.Of("PD", under(pd.ctx, &pd.node)...)
 }
 
-// placed is what a region shows. Rereg replaces it as a whole.
+// placed holds the attributes that a region shows. Rereg replaces it as a whole.
 type placed struct {
 	addr       uint64
 	length     int
@@ -52,7 +52,7 @@ type placed struct {
 	access     AccessFlags
 }
 
-// place notes what the region shows.
+// place records the attributes that the region shows.
 func (m *MR) place() {
 	m.placed.Store(&placed{m.iova, m.Len(), m.p.LKey(), m.p.RKey(), m.access})
 }
@@ -103,7 +103,7 @@ func (q *QP) facts() show.Facts {
 	return f.And(slog.Int("max_inline_data", q.cap.MaxInlineData))
 }
 
-// stateText is the state of a QP as far as it is known without a call of the device.
+// stateText returns the state of a QP as far as it is known without calling the device.
 func (q *QP) stateText() string {
 	if stage := q.node.Stage(); stage == "closed" || q.known == nil {
 		return stage

@@ -8,15 +8,15 @@ import (
 	"github.com/goverbs/goverbs/internal/show"
 )
 
-// Requests and completions have numbers only, so that printing them is safe. Their texts have C's
-// names of the fields, keys and addresses in hexadecimal, and only what the opcode uses.
+// Requests and completions hold only numbers, so printing them is safe. The text uses C's field
+// names, shows keys and addresses in hexadecimal, and has only the fields that the opcode uses.
 // encoding/json writes the fields as they are.
 
 func (s SGE) facts() show.Facts {
 	return show.Of("SGE", show.Hex("addr", s.Addr), slog.Uint64("length", uint64(s.Length)), show.Hex("lkey", s.LKey))
 }
 
-// sgList is a list of SGEs.
+// sgList returns the attributes of a list of SGEs.
 func sgList(sgl []SGE) []slog.Attr {
 	var bytes uint64
 	var where []string
@@ -167,5 +167,5 @@ func (e AsyncEvent) String() string { return e.facts().String() }
 // LogValue implements slog.LogValuer.
 func (e AsyncEvent) LogValue() slog.Value { return e.facts().LogValue() }
 
-// MarshalJSON implements json.Marshaler: the error is its text.
+// MarshalJSON implements json.Marshaler; the error is written as its text.
 func (e AsyncEvent) MarshalJSON() ([]byte, error) { return e.facts().MarshalJSON() }

@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// The Provider interfaces are between the handles of this package and their providers. Programs
-// that use RDMA do not need them. A provider implements them and passes a ProviderDevice to
-// [Register] or [NewDevice].
+// The Provider interfaces connect the handles of this package to their providers. Programs that use
+// RDMA do not need them. A provider implements them and passes a ProviderDevice to [Register] or
+// [NewDevice].
 //
-// The handles guarantee to a provider:
-//   - After the closing call of an object has begun, there is no other call on it. The exception is
-//     Close of channels and contexts: it comes while waits are in progress, and must end them.
+// The handles guarantee:
+//   - Once the closing call of an object begins, no other call on it is in progress or follows. The
+//     exception is Close of channels and contexts: it is called while waits are in progress, and
+//     must unblock them.
 //   - Children are closed before their parents.
-//   - Arguments are not nil and belong to the same context. Opcodes are in the set that Ops of the
-//     context returns. Counts of SGEs and inline bytes are within the QP's caps, and sizes within
-//     the DeviceAttr. Only the number of objects (max_qp and so on) is not checked: the provider
-//     checks it and returns a [LimitError].
+//   - Arguments are not nil and belong to the same context. Opcodes are in the context's Ops.
+//     Numbers of SGEs and inline bytes are within the QP's capacities, and sizes within the
+//     DeviceAttr. The numbers of objects (max_qp and so on) are not checked: the provider checks
+//     them and returns a [LimitError].
 //
 // A provider guarantees:
 //   - It returns plain causes, which the handles wrap in [OpError].
-//   - It keeps no slice that it was passed after the call returns.
+//   - It retains no slice argument after the call returns.
 //   - Posting and polling never block.
-//   - It refuses an object of another provider, which a device that wraps it could pass by mistake;
+//   - It rejects objects of other providers, which a device that wraps it could pass by mistake;
 //     see [Own].
 //
-// provider_wrap.go has the rules for devices that wrap other devices.
+// Devices that wrap other devices follow the rules in provider_wrap.go.
 
 // ProviderDevice is a device that can be opened.
 type ProviderDevice interface {
 	// Info describes the device without opening it.
 	Info() DeviceInfo
-	// Open makes a context. Its handle is owner.
+	// Open opens a context, whose handle is owner.
 	Open(owner *Context) (ProviderContext, error)
 }
 
@@ -41,32 +42,32 @@ type ProviderDevice interface {
 type ProviderContext interface {
 	QueryDevice() (DeviceAttr, error)
 	QueryPort(port int) (PortAttr, error)
-	// Ops is the set of operations that the device has natively. It does not change.
+	// Ops returns the operations that the device has. The set does not change.
 	Ops() OpSet
 	AllocPD() (ProviderPD, error)
 	CreateCompChannel() (ProviderCompChannel, error)
-	// CreateCQ makes a CQ of at least cqe entries whose events go to ch. The device interrupts on
-	// the completion vector, which is below NumCompVectors of its attributes.
+	// CreateCQ creates a CQ of at least cqe entries whose events go to ch. vector is the completion
+	// vector, less than NumCompVectors.
 	CreateCQ(owner *CQ, cqe int, ch ProviderCompChannel, vector int) (ProviderCQ, error)
-	// WaitEvent waits for the next asynchronous event. It returns ctx.Err() when ctx is done and
+	// WaitEvent waits for the next asynchronous event. It returns ctx.Err() when ctx is done, and
 	// ErrClosed when the context is closed.
 	WaitEvent(ctx context.Context) (AsyncEvent, error)
-	// Close ends every WaitEvent and releases the context.
+	// Close unblocks every WaitEvent and releases the context.
 	Close() error
 }
 
 // ProviderPD is a protection domain.
 type ProviderPD interface {
-	// RegMR registers mem, which the handle keeps in place, at address iova.
+	// RegMR registers mem at address iova. The handle keeps mem in place.
 	RegMR(mem []byte, iova uint64, access AccessFlags) (ProviderMR, error)
 	AllocMW(t MWType) (ProviderMW, error)
-	// CreateQP makes a QP; the returned caps are at least those asked for.
+	// CreateQP creates a QP and returns its actual capacities, at least as large as requested.
 	CreateQP(owner *QP, cfg ProviderQPConfig) (ProviderQP, QPCap, error)
 	Dealloc() error
 }
 
-// ProviderMR is a registered region. Dereg returns when no remote or local access touches the
-// memory any more.
+// ProviderMR is a registered region. Once Dereg returns without error, neither local nor remote
+// requests access the memory.
 type ProviderMR interface {
 	LKey() uint32
 	RKey() uint32
@@ -75,18 +76,18 @@ type ProviderMR interface {
 
 // ProviderMW is a memory window.
 type ProviderMW interface {
-	// RKey is the key given at allocation, the last one for a window of type 2 that was made anew
-	// when its QP was destroyed. The handle follows the keys of binds.
+	// RKey returns the key from the allocation. A type 2 window that was reallocated when its QP
+	// was destroyed returns the key of the latest allocation. The handle tracks the keys of binds.
 	RKey() uint32
 	Dealloc() error
 }
 
 // ProviderCompChannel delivers completion events.
 type ProviderCompChannel interface {
-	// Wait returns the CQ of the next event, ctx.Err() when ctx is done, ErrClosed when the channel
-	// is closed.
+	// Wait returns the CQ of the next event, ctx.Err() when ctx is done, or ErrClosed when the
+	// channel is closed.
 	Wait(ctx context.Context) (*CQ, error)
-	// Close ends every Wait.
+	// Close unblocks every Wait.
 	Close() error
 }
 
@@ -94,25 +95,25 @@ type ProviderCompChannel interface {
 type ProviderCQ interface {
 	// Poll moves completions into wcs, oldest first, and returns their number.
 	Poll(wcs []WC) (int, error)
-	// ReqNotify arms the CQ: the next completion (the next solicited or failed one if
-	// solicitedOnly) sends one event.
+	// ReqNotify arms the CQ: the next completion (if solicitedOnly, the next solicited or failed
+	// one) sends one event.
 	ReqNotify(solicitedOnly bool) error
 	CQE() int
 	Destroy() error
 }
 
-// ProviderCQDriver is a ProviderCQ of a device that can do its work in the polling goroutine, which
-// saves a wake-up by another goroutine. It is optional.
+// ProviderCQDriver is a ProviderCQ whose device can do its work in the polling goroutine, which
+// saves waking another goroutine. It is optional.
 type ProviderCQDriver interface {
 	ProviderCQ
-	// Drive does the pending work of the device for the CQ, without waiting.
+	// Drive does the device's pending work for the CQ, without waiting.
 	Drive()
-	// Sleep arms the CQ as ReqNotify does, and waits until it may have a completion. The device may
-	// use the goroutine for its work during the wait. It returns ctx.Err() when ctx is done, and
-	// ErrClosed when the CQ's channel is closed. It is called by one goroutine at a time, on CQs
-	// that have a channel of their own.
+	// Sleep arms the CQ as ReqNotify does, and waits until there may be a completion. The device
+	// may use the goroutine for its work meanwhile. Sleep returns ctx.Err() when ctx is done, and
+	// ErrClosed when the CQ's channel is closed. It is not called concurrently, and only on CQs
+	// with a private channel.
 	Sleep(ctx context.Context, solicitedOnly bool) error
-	// Spin is the time for which CQ.Wait should drive and poll before it sleeps.
+	// Spin returns how long CQ.Wait should drive and poll before it sleeps.
 	Spin() time.Duration
 }
 
@@ -120,7 +121,7 @@ type ProviderCQDriver interface {
 // objects.
 type ProviderQPConfig struct {
 	SendCQ, RecvCQ ProviderCQ
-	SRQ            ProviderSRQ // nil = a receive queue of its own
+	SRQ            ProviderSRQ // nil = the QP has its own receive queue
 	Type           QPType
 	Cap            QPCap
 	SigAll         bool
@@ -130,18 +131,18 @@ type ProviderQPConfig struct {
 // ProviderQP is a queue pair.
 type ProviderQP interface {
 	Num() uint32
-	// PostSend queues wrs in order and returns the number that it took. If it did not take all, the
-	// error is the reason.
+	// PostSend queues wrs in order and returns the number queued. If that is less than len(wrs),
+	// the error is the reason.
 	PostSend(wrs []SendWR) (int, error)
 	PostRecv(wrs []RecvWR) (int, error)
 	Modify(attr QPAttr, mask QPAttrMask) error
 	Query() (QPAttr, error)
-	// Err is the reason why the QP is in the error state, nil before.
+	// Err returns the reason why the QP entered the error state, or nil.
 	Err() error
-	// Drain waits until a QP in the error state has put the completion of every request into its
-	// CQs.
+	// Drain waits until the completions of all requests are in the CQs. The QP is in the error
+	// state.
 	Drain(ctx context.Context) error
-	// Destroy returns when the device accesses none of the QP's memory any more. Outstanding
-	// requests are flushed into the CQs first.
+	// Destroy flushes outstanding requests into the CQs. Once it returns, the device no longer
+	// accesses their memory.
 	Destroy() error
 }

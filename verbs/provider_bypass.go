@@ -4,52 +4,53 @@ package verbs
 
 import "sync/atomic"
 
-// A device that wraps another one and passes most requests and completions on unchanged can let the
-// handles go past it. Then a layer costs next to nothing: each request is checked once, in the
-// handle on top, and there is one lock and one account of the calls in progress. Both interfaces
-// are optional. An object that has them keeps to these rules:
+// A device that wraps another one and passes most requests and completions through unchanged can
+// let the handles bypass it. A layer then costs almost nothing: each request is checked once, in
+// the outermost handle, and there is one lock and one count of the calls in progress. Both
+// interfaces are optional. Objects that implement them follow these rules:
 //
-//   - The inner object has the capacities and the attributes that the outer one has told; its
-//     operations may be fewer.
-//   - The outer provider closes the inner object in its own closing call only. So the account of
-//     the outer handle covers both.
-//   - shut is what both providers and handles look at on every call, without a lock. The outer
-//     provider sets it before it does something that must not be passed, and clears it when
-//     everything is as it would be if nothing had been stopped.
+//   - The inner object has the capacities and attributes that the outer one reports; it may have
+//     fewer operations.
+//   - The outer provider closes the inner object only in its own closing call. The outer handle's
+//     count of calls in progress therefore covers both.
+//   - shut disables the bypass. Handles and providers read it on every call, without a lock. The
+//     outer provider sets it before an operation that later requests must not overtake, and clears
+//     it once the state is the same as if nothing had been held back.
 
-// ProviderQPBypass is a ProviderQP past which requests can be posted.
+// ProviderQPBypass is a ProviderQP that requests can bypass.
 type ProviderQPBypass interface {
 	ProviderQP
-	// Bypass returns the inner QP, and what stops the handle from using it. While shut is false,
-	// the handle does not call PostRecv, nor PostSend for lists all of whose operations the inner
-	// device has and that name no objects: it posts them to the inner QP. A call that has seen shut
-	// false can still post after shut is set; it is concurrent with the one that has set it, so
-	// that the order of the two is not defined. PostRecv goes past whatever shut is.
+	// Bypass returns the inner QP and the flag that disables the bypass. While shut is false, the
+	// handle posts a send list directly to the inner QP if the inner device has all its operations
+	// and it names no objects. A call that read shut as false can still post after shut is set; it
+	// is concurrent with the call that set it, so their order is undefined. Receives always bypass,
+	// whatever shut is.
 	Bypass() (inner *QP, shut *atomic.Bool)
 }
 
-// ProviderCQBypass is a ProviderCQ past which completions can be polled.
+// ProviderCQBypass is a ProviderCQ that polling can bypass.
 type ProviderCQBypass interface {
 	ProviderCQ
-	// Bypass returns the inner CQ, and what stops the handle from polling it. While shut is false,
-	// CQ.Poll does not call Poll; CQ.Wait always does. polling counts the calls of CQ.Poll that
-	// have seen shut false, or are about to look, and have not returned. So a provider that has set
-	// shut and finds polling 0 takes completions after all that went past it.
+	// Bypass returns the inner CQ and the flag that disables the bypass. While shut is false,
+	// CQ.Poll polls the inner CQ directly; CQ.Wait always calls Poll of the outer CQ. polling
+	// counts the calls of CQ.Poll in progress that read shut as false or are about to read it. A
+	// provider that sets shut and then finds polling 0 therefore polls after every completion that
+	// bypassed it.
 	Bypass() (inner *CQ, shut *atomic.Bool, polling *atomic.Int32)
-	// Sift is called with completions that a call has polled which saw shut false before, and true
-	// after that. It takes out those that are not the program's, changes those that need it, and
-	// returns how many are left, from wcs[0] on. Destroy may be in progress.
+	// Sift is called with the completions of a poll that read shut as false before and as true
+	// after. It removes those that are not the program's, changes those that need it, and returns
+	// the number left at the start of wcs. Destroy may be in progress.
 	Sift(wcs []WC) int
 }
 
-// bypassPoster posts past the provider of a QP (directPoster).
+// bypassPoster is the directPoster that bypasses the provider of a QP.
 type bypassPoster struct {
 	inner *QP
 	shut  *atomic.Bool
 	pass  [wrOpcodeCount]bool // by opcode
 }
 
-// newBypassPoster returns nil if q's provider lets nothing past.
+// newBypassPoster returns nil if q's provider has no bypass.
 func newBypassPoster(q *QP) *bypassPoster {
 	p, ok := q.p.(ProviderQPBypass)
 	if !ok {
@@ -91,7 +92,7 @@ func (b *bypassPoster) postRecvDirect(q *QP, wrs []RecvWR) (int, error) {
 	return q.checkAndPostRecv(b.inner.p, wrs)
 }
 
-// bypassPoller polls past the provider of a CQ (directPoller).
+// bypassPoller is the directPoller that bypasses the provider of a CQ.
 type bypassPoller struct {
 	p       ProviderCQBypass
 	inner   *CQ
@@ -99,7 +100,7 @@ type bypassPoller struct {
 	polling *atomic.Int32
 }
 
-// newBypassPoller returns nil if cq's provider lets nothing past.
+// newBypassPoller returns nil if cq's provider has no bypass.
 func newBypassPoller(cq *CQ) *bypassPoller {
 	p, ok := cq.p.(ProviderCQBypass)
 	if !ok {
@@ -121,7 +122,7 @@ func (b *bypassPoller) pollDirect(wcs []WC) (n int, ok bool, err error) {
 	if d := b.inner.direct; d != nil {
 		n, ok, err = d.pollDirect(wcs)
 	} else {
-		n, err = b.inner.Poll(wcs) // Close of the outer CQ waits in that of the inner one
+		n, err = b.inner.Poll(wcs) // Close of the outer CQ waits in Close of the inner CQ
 		ok = true
 	}
 	if n > 0 && b.shut.Load() {

@@ -2,23 +2,24 @@
 
 package verbs
 
-// The interfaces in this file are optional: a provider's object implements those for which its
-// device has the ability. If it does not implement one, the handle's call fails with
-// [ErrNotSupported]. If a provider can do it for some of its devices only, it returns an error that
-// Is ErrNotSupported for the others. [Ability] looks these interfaces up, so an object that wraps
-// another one also has those of the inner object.
+// The interfaces in this file are optional. A provider's object implements those that its device
+// supports; without one, the corresponding call of the handle fails with [ErrNotSupported]. A
+// provider that supports one only on some of its devices returns an error that Is ErrNotSupported
+// on the others. [Ability] looks these interfaces up, so an object that wraps another one also has
+// those of the inner object.
 
-// ProviderKernelDevice is a device of the kernel, used through libibverbs. librdmacm makes its
+// ProviderKernelDevice is a kernel device, used through libibverbs. librdmacm establishes its
 // connections.
 type ProviderKernelDevice interface {
 	ProviderDevice
-	// KernelName is the name of the device in the kernel, for example "mlx5_0".
+	// KernelName returns the kernel's name of the device, for example "mlx5_0".
 	KernelName() string
 }
 
-// ProviderDriverNamer is a ProviderContext of a device that has more than others of its driver.
+// ProviderDriverNamer is a ProviderContext of a device with more abilities than others of its
+// driver.
 type ProviderDriverNamer interface {
-	// DriverName is what to call the driver, for example "siw (RFC 7306)".
+	// DriverName returns the name to show for the driver, for example "siw (RFC 7306)".
 	DriverName() string
 }
 
@@ -32,47 +33,47 @@ type ProviderGIDTable interface {
 	// QueryGID returns the entry, or ErrNoGID if it is empty. The port exists, and the index is
 	// within its table.
 	QueryGID(port, index int) (GIDEntry, error)
-	// QueryPKey returns the partition key, in host order.
+	// QueryPKey returns the partition key, in host byte order.
 	QueryPKey(port, index int) (uint16, error)
 }
 
 // ProviderCQResizer is a ProviderCQ that can be resized.
 type ProviderCQResizer interface {
-	// Resize makes the queue large enough for at least cqe completions. Completions in the queue
-	// stay there.
+	// Resize sets the capacity to at least cqe completions. Completions in the queue are preserved.
 	Resize(cqe int) error
 }
 
 // ProviderMRReregisterer is a ProviderMR that can be changed in place.
 type ProviderMRReregisterer interface {
-	// Rereg changes what the flags select. If the error Is ErrMRLost the region gives no access any
-	// more; after any other error it is unchanged.
+	// Rereg changes what the flags select. If the error Is ErrMRLost the region no longer gives
+	// access; after any other error it is unchanged.
 	Rereg(flags ReregFlags, pd ProviderPD, mem []byte, iova uint64, access AccessFlags) error
 }
 
-// ProviderDmabufRegistrar is a ProviderPD that registers memory of other devices.
+// ProviderDmabufRegistrar is a ProviderPD that registers memory of other devices (dma-buf).
 type ProviderDmabufRegistrar interface {
 	RegDmabufMR(offset, length, iova uint64, fd int, access AccessFlags) (ProviderMR, error)
 }
 
-// ProviderSRQAllocator is a ProviderPD that makes shared receive queues.
+// ProviderSRQAllocator is a ProviderPD that creates shared receive queues.
 type ProviderSRQAllocator interface {
-	// CreateSRQ makes a queue; the returned sizes are at least those asked for.
+	// CreateSRQ creates a queue and returns its actual capacities, at least as large as requested.
 	CreateSRQ(owner *SRQ, attr SRQAttr) (ProviderSRQ, SRQAttr, error)
 }
 
 // ProviderSRQ is a shared receive queue.
 type ProviderSRQ interface {
-	// PostRecv queues wrs in order and returns the number that it took. If it did not take all, the
-	// error is the reason.
+	// PostRecv queues wrs in order and returns the number queued. If that is less than len(wrs),
+	// the error is the reason.
 	PostRecv(wrs []RecvWR) (int, error)
 	Modify(attr SRQAttr, mask SRQAttrMask) error
 	Query() (SRQAttr, error)
-	// Destroy is called when no QP uses the queue. Receives in it are dropped without completions.
+	// Destroy is called when no QP uses the queue. It drops outstanding receives without
+	// completions.
 	Destroy() error
 }
 
-// ProviderAHCreator is a ProviderPD that makes address handles.
+// ProviderAHCreator is a ProviderPD that creates address handles.
 type ProviderAHCreator interface {
 	CreateAH(attr AHAttr) (ProviderAH, error)
 }
@@ -84,7 +85,7 @@ type ProviderAH interface {
 
 // ProviderMWBinder is a ProviderQP of a device with type 1 windows.
 type ProviderMWBinder interface {
-	// BindMW queues the bind of b.MW as request id and returns the window's new key.
+	// BindMW queues the bind of b.MW with wr_id id and returns the window's new key.
 	BindMW(id uint64, flags SendFlags, b *MWBind) (rkey uint32, err error)
 }
 
@@ -94,27 +95,27 @@ type ProviderMulticaster interface {
 	DetachMcast(gid GID, lid uint16) error
 }
 
-// ProviderQPMover is a ProviderQP whose state is also changed by a connection manager, without a
+// ProviderQPMover is a ProviderQP whose state a connection manager can change without calling
 // Modify.
 type ProviderQPMover interface {
-	// Moved reports the new state of the QP. For ERR it has the reason, which QP.Err returns; the
-	// first reason is kept. A Moved to ERR is followed by the Modify to ERR with which the device
-	// flushes the requests.
+	// Moved is called with the new state of the QP. For ERR, reason is the error for QP.Err to
+	// return; the first reason is retained. A Modify to ERR follows, with which the device flushes
+	// the requests.
 	Moved(to QPState, reason error)
 }
 
-// ProviderQPState is a ProviderQP that knows its state without asking the device, for those who
-// print the handle.
+// ProviderQPState is a ProviderQP that knows its state without querying the device; printing a
+// handle uses it.
 type ProviderQPState interface {
-	// KnownState is the last known state. It takes no lock.
+	// KnownState returns the last known state, without taking a lock.
 	KnownState() QPState
 }
 
-// ProviderQPExplainer is a ProviderQP that knows why a request has failed.
+// ProviderQPExplainer is a ProviderQP that can explain why a request failed.
 type ProviderQPExplainer interface {
-	// Explain returns what is known of a completion that has failed: the opcode that it would have,
-	// had it succeeded, and the reason, an *AccessError if it is one. known is false, and reason
-	// nil, for those of which it knows nothing. It may be called after Destroy, as Err.
+	// Explain returns what is known about a failed completion: the opcode that it would have on
+	// success, and the reason, an *AccessError if an access was refused. If nothing is known, known
+	// is false and reason is nil. Like Err, it may be called after Destroy.
 	Explain(wc *WC) (opcode WCOpcode, known bool, reason error)
 }
 
@@ -126,47 +127,47 @@ type ProviderQPInitiator interface {
 }
 
 // ProviderQPWatcher is a ProviderQP that reports its failure. The connection manager then ends the
-// connection, which notifies the peer: on InfiniBand nothing else does.
+// connection, which notifies the peer; on InfiniBand nothing else would.
 type ProviderQPWatcher interface {
-	// Failed returns a channel that is closed when the QP goes into the state ERR: by Modify, by
-	// Moved, by a failed completion that is polled, or by an asynchronous event. It is also closed
-	// when Destroy begins, before Destroy uses the device. A QP that goes to RESET gets a new
+	// Failed returns a channel that is closed when the QP enters state ERR: by Modify, by Moved,
+	// when a failed completion is polled, or by an asynchronous event. It is also closed when
+	// Destroy begins, before Destroy uses the device. A QP that returns to RESET gets a new
 	// channel.
 	Failed() <-chan struct{}
 }
 
-// ProviderQPLimiter is a ProviderQP that needs to know the depths of its connection, even if no
-// Modify sets them.
+// ProviderQPLimiter is a ProviderQP that needs the negotiated ORD and IRD of its connection, even
+// if no Modify sets them.
 type ProviderQPLimiter interface {
-	// SetDepths reports the agreed numbers of Reads and atomics in progress, as requester and as
-	// responder. It is called after Moved to RTS.
+	// SetDepths is called after Moved to RTS, with the negotiated limits on Reads and atomics in
+	// progress, as requester (ord) and as responder (ird).
 	SetDepths(ord, ird int)
 }
 
-// ProviderQPEmptyReads is a ProviderQP of a device that may answer a Read of 0 bytes of the peer
-// wrongly. Without this interface a device answers it after everything before it, as every Read.
+// ProviderQPEmptyReads is a ProviderQP whose device may answer the peer's zero-length Reads
+// incorrectly. Without this interface, a device answers them in order, as it does every Read.
 type ProviderQPEmptyReads interface {
 	AnswersEmptyReads() bool
 }
 
-// ProviderOpener is a ProviderContext of a device that opens memory to the peer of a QP by a call,
-// at once and not by a request in the send queue. It does what a window of type 2 does that is
-// bound to the range, for devices that wrap this one; programs have windows. A device without
+// ProviderOpener is a ProviderContext of a device that can expose memory to the peer of a QP by a
+// call, immediately instead of through the send queue. The effect is that of a type 2 window bound
+// to the range. It serves devices that wrap this one; programs use windows. A device without
 // OpBindMW returns ErrNotSupported.
 type ProviderOpener interface {
-	// OpenRange returns a key by which the peer of this QP, and nobody else, can write to the
-	// memory of an element and to nothing else, as far as the QP lets its peer write. Its region
-	// needs LOCAL_WRITE and no other right. Keys are as hard to guess as those of regions.
+	// OpenRange returns a key with which only the peer of this QP can write, and only to the memory
+	// of s, provided that the QP grants REMOTE_WRITE. The region needs only LOCAL_WRITE. Keys are
+	// as hard to guess as those of regions.
 	OpenRange(q ProviderQP, s SGE) (rkey uint32, err error)
-	// ShutRange invalidates such a key. When it returns, nothing is written by it any more. It does
-	// not wait for the peer. Each key is shut once, before the QP is destroyed; a region may be
-	// closed before that, and the key gives no access then.
+	// ShutRange invalidates such a key. Once it returns, nothing more is written through the key.
+	// It does not wait for the peer. Each key is shut exactly once, before the QP is destroyed. The
+	// region may be closed earlier; the key then gives no access.
 	ShutRange(rkey uint32)
 }
 
-// ProviderLocalSinks is a ProviderContext of an iWARP device on which a region needs LOCAL_WRITE
-// alone to be the sink of a Read. Others need REMOTE_WRITE too, because an answer is written by the
-// peer (RFC 5040 section 5.1).
+// ProviderLocalSinks is a ProviderContext of an iWARP device on which the sink of a Read needs only
+// LOCAL_WRITE. On others it needs REMOTE_WRITE too, because the peer writes the response (RFC 5040
+// section 5.1).
 type ProviderLocalSinks interface {
 	LocalSinks() bool
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// The default sizes of a QP: requests in each queue, elements of a request, bytes of inline data.
+// Default capacities of a QP: requests per queue, elements per request, bytes of inline data.
 const (
 	DefaultSendWR        = 128
 	DefaultRecvWR        = 128
@@ -20,60 +20,59 @@ const (
 
 // QPConfig describes a queue pair.
 type QPConfig struct {
-	// SendCQ and RecvCQ get the completions; both are required, and may be the same. A CQ needs
-	// room for every request that can be in the queues of all its QPs and SRQs together, because
-	// each may complete, at the latest when the QP fails. Queues that are deeper than their CQ are
-	// not refused: it is the program that must not post more than has room. If completions are
-	// lost, all QPs of the CQ go into the error state; see Context.CreateCQ.
+	// SendCQ and RecvCQ receive the completions. Both are required, and may be the same. A CQ needs
+	// room for every request outstanding on all its QPs and SRQs together, because each may
+	// complete, at the latest when the QP fails. Queues deeper than their CQ are allowed; then the
+	// program must not post more than the CQ can hold. If a CQ overflows, all its QPs enter the
+	// error state; see Context.CreateCQ.
 	SendCQ, RecvCQ *CQ
 	Type           QPType // 0 = QPTypeRC
-	// SRQ is the shared receive queue from which the QP takes its receives (nil = a receive queue
-	// of its own).
+	// SRQ supplies the QP's receives (nil = the QP has its own receive queue).
 	SRQ *SRQ
-	// Cap has the sizes of the queues. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE
-	// (send and receive) and no inline data. The device may make them larger, see QP.Cap.
+	// Cap configures the capacities. Zero fields mean DefaultSendWR, DefaultRecvWR, DefaultSGE
+	// (send and receive) and no inline data. The device may provide more; see QP.Cap.
 	Cap QPCap
 	// SigAll makes every send request signalled (sq_sig_all).
 	SigAll bool
-	// SendOps are operations that the QP must have (send_ops_flags of ibv_create_qp_ex(3)): if it
-	// cannot have one of them, CreateQP returns [ErrNotSupported]. Only OpAtomicWrite must be named
-	// here to be posted; all others that the device has can be posted on every QP.
+	// SendOps are operations that the QP must support (send_ops_flags of ibv_create_qp_ex(3)). If
+	// it cannot, the error of CreateQP Is [ErrNotSupported]. Only OpAtomicWrite must be listed to
+	// be usable; all other operations of the device and the service are available on every QP.
 	SendOps OpSet
 }
 
-// QP is a queue pair: one end of a connection. All methods may be called concurrently. The order of
-// concurrent posts in the queue is not defined, but the requests of one list stay together.
+// QP is a queue pair: one end of a connection. All methods may be called concurrently. The relative
+// order of concurrent posts is undefined, but the requests of one list stay together.
 //
-// Posting never blocks. Requests of a queue complete in the order in which they were posted. After
-// the first error the QP is in the state ERR, and every other request completes with
-// [WCWRFlushErr], also requests that are posted later.
+// Posting never blocks. The requests of a queue complete in posting order. After the first error
+// the QP is in state ERR, and all other requests complete with [WCWRFlushErr], including those
+// posted later.
 type QP struct {
 	node   lifetime.Node
 	pd     *PD
 	p      ProviderQP
 	num    uint32
-	known  ProviderQPState // p if it knows its state, or nil
+	known  ProviderQPState // p if it tracks its state, or nil
 	sendCQ *CQ
 	recvCQ *CQ
 	cap    QPCap
 	typ    QPType
 	srq    *SRQ
 	ops    OpSet
-	maxRd  int          // elements in one Read
+	maxRd  int          // largest number of elements in a Read
 	direct directPoster // p if it checks and posts in one pass, or nil
 }
 
 // directPoster is a provider's QP that checks and converts a list in one pass; otherwise the handle
-// checks it and then the provider converts it. Its lock makes Close wait: after Close has closed
-// the node, Destroy waits for posts in progress, and later posts find the node closed.
+// checks the list before the provider converts it. Its own lock makes Close wait: after the node is
+// closed, Destroy waits for posts in progress, and later posts find the node closed.
 type directPoster interface {
-	// canPostDirect reports whether this QP can do that.
+	// canPostDirect reports whether this QP supports it.
 	canPostDirect() bool
 	postSendDirect(q *QP, wrs []SendWR) (int, error)
 	postRecvDirect(q *QP, wrs []RecvWR) (int, error)
 }
 
-// CreateQP makes a queue pair in the state RESET (ibv_create_qp(3)).
+// CreateQP creates a queue pair in state RESET (ibv_create_qp(3)).
 func (pd *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := pd.enter("CreateQP"); err != nil {
 		return nil, err
@@ -104,8 +103,8 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Neither CQ may be closed while the provider uses it; after Init the tree of objects prevents
-	// that.
+	// Keep both CQs open while the provider uses them. From Init on, the tree of objects ensures
+	// it.
 	if !cfg.SendCQ.node.Enter() {
 		return nil, ErrClosed
 	}
@@ -147,11 +146,11 @@ func (pd *PD) createQP(cfg QPConfig) (*QP, error) {
 	return qp, nil
 }
 
-// onRequest are the operations that a QP has only if it was created for them.
+// onRequest are the operations that a QP supports only if it was created with them.
 const onRequest OpSet = 1 << OpAtomicWrite
 
-// fillOps returns the operations of a QP that was asked for some, or the error that says which of
-// these it cannot have.
+// fillOps returns the operations of a QP created with SendOps want, or an error naming those it
+// cannot support.
 func (pd *PD) fillOps(want OpSet, t QPType) (OpSet, error) {
 	if unknown := want &^ AllOps; unknown != 0 {
 		return 0, invalid("SendOps: unknown bits %#x", uint32(unknown))
@@ -163,7 +162,7 @@ func (pd *PD) fillOps(want OpSet, t QPType) (OpSet, error) {
 	return has &^ (onRequest &^ want), nil
 }
 
-// fillCap sets the defaults and checks the limits of the device.
+// fillCap applies the defaults and checks the device's limits.
 func (pd *PD) fillCap(c QPCap) (QPCap, error) {
 	return c, fillSizes([]size{
 		{"max_qp_wr (send)", &c.MaxSendWR, DefaultSendWR, pd.ctx.attr.MaxQPWR},
@@ -174,14 +173,14 @@ func (pd *PD) fillCap(c QPCap) (QPCap, error) {
 	})
 }
 
-// size is one of the requested sizes of a queue.
+// size is a requested capacity.
 type size struct {
 	name       string
 	v          *int
-	fill, most int // the default, the limit of the device
+	fill, most int // default and device limit
 }
 
-// fillSizes sets the defaults and checks the limits.
+// fillSizes applies the defaults and checks the limits.
 func fillSizes(sizes []size) error {
 	for _, s := range sizes {
 		if *s.v < 0 {
@@ -197,13 +196,13 @@ func fillSizes(sizes []size) error {
 	return nil
 }
 
-// Num returns the QP's number, as in completions.
+// Num returns the QP number (qp_num), as found in completions.
 func (q *QP) Num() uint32 { return q.num }
 
 // PD returns the QP's protection domain.
 func (q *QP) PD() *PD { return q.pd }
 
-// Context returns the context that the QP belongs to.
+// Context returns the context of the QP.
 func (q *QP) Context() *Context { return q.pd.ctx }
 
 // SendCQ returns the CQ of the send queue.
@@ -215,27 +214,27 @@ func (q *QP) RecvCQ() *CQ { return q.recvCQ }
 // Type returns the transport service of the QP.
 func (q *QP) Type() QPType { return q.typ }
 
-// Supports reports whether requests of the operation can be posted: the device has it, the
-// transport service of the QP too, and for OpAtomicWrite the QP was created for it.
+// Supports reports whether the operation can be posted: the device and the QP's transport service
+// must have it, and for OpAtomicWrite the QP must have been created with it.
 func (q *QP) Supports(op Op) bool { return q.ops.Has(op) }
 
-// SRQ returns the shared receive queue from which the QP takes its receives, nil if it has a
-// receive queue of its own.
+// SRQ returns the shared receive queue of the QP, or nil if it has its own receive queue.
 func (q *QP) SRQ() *SRQ { return q.srq }
 
-// Cap returns the actual sizes of the queues.
+// Cap returns the actual capacities.
 func (q *QP) Cap() QPCap { return q.cap }
 
-// Provider returns the provider's object of the QP, for connection managers and other code that
-// extends a provider.
+// Provider returns the provider's QP object, for connection managers and other code that extends a
+// provider.
 func (q *QP) Provider() ProviderQP { return q.p }
 
 func (q *QP) opError(op string, err error) error { return opError(op, q.pd.ctx.dev.Name(), err) }
 
-// PostSend queues send requests in order (ibv_post_send(3)) and returns the number n that it took.
-// If it did not take all, the error says what is wrong with wrs[n]; the requests before it are
-// queued. It is allowed in the states RTS, SQD and ERR. It does not block. On success it allocates
-// nothing, except for requests that must be changed for a faulty driver (docs/support.md).
+// PostSend queues send requests in order (ibv_post_send(3)) and returns the number n that it
+// queued. If n < len(wrs), the error describes what is wrong with wrs[n]; the requests before it
+// are queued. Posting is allowed in states RTS, SQD and ERR. It does not block and, on success,
+// does not allocate, except for requests that must be rewritten for a faulty driver
+// (docs/support.md).
 func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	if q.direct != nil {
 		if n, err = q.direct.postSendDirect(q, wrs); err != nil {
@@ -249,8 +248,8 @@ func (q *QP) PostSend(wrs []SendWR) (n int, err error) {
 	return n, err
 }
 
-// checkAndPost checks a list and has p, which is q's provider or one below, queue what is right.
-// The error is a plain cause.
+// checkAndPost checks a list and posts its valid prefix to p, which is q's provider or one below
+// it. The error is a plain cause.
 func (q *QP) checkAndPost(p ProviderQP, wrs []SendWR) (n int, err error) {
 	if !q.node.Enter() {
 		return 0, ErrClosed
@@ -273,12 +272,12 @@ func (q *QP) checkAndPost(p ProviderQP, wrs []SendWR) (n int, err error) {
 	return n, err
 }
 
-// postError is the error of a post that took n requests.
+// postError returns the error of a post that queued n requests.
 func (q *QP) postError(op string, n int, err error) error {
 	return q.opError(op, requestCause(n, err))
 }
 
-// checkSend checks what does not depend on memory or state.
+// checkSend checks everything that depends on neither memory nor state.
 func (q *QP) checkSend(wr *SendWR) error {
 	if int(wr.Opcode) >= len(opOf) || opOf[wr.Opcode] == opCount {
 		return invalid("send opcode %d", wr.Opcode)
@@ -332,8 +331,7 @@ func (q *QP) checkSend(wr *SendWR) error {
 	return wr.inside(total)
 }
 
-// inside returns an error if a request with n bytes in its SGL is longer than the Remote from which
-// it was made.
+// inside returns an error if a request with n bytes in its SGL exceeds its Remote.
 func (wr *SendWR) inside(n uint64) error {
 	if wr.Opcode == WRAtomicWrite {
 		n = 8
@@ -345,7 +343,7 @@ func (wr *SendWR) inside(n uint64) error {
 		wr.RemoteAddr, wr.room-1)
 }
 
-// lacksOp is the error of a request whose operation the QP does not have.
+// lacksOp returns the error of a request whose operation the QP does not support.
 func (q *QP) lacksOp(opcode WROpcode) error {
 	if op := opOf[opcode]; q.pd.ctx.ops.Has(op) && onRequest.Has(op) {
 		return fmt.Errorf("%w: %v: the QP was created without %v in QPConfig.SendOps", ErrNotSupported, opcode, op)
@@ -385,7 +383,7 @@ func (q *QP) checkBind(wr *SendWR) error {
 	return nil
 }
 
-// checkWindow checks a window and the region to which it is to be bound.
+// checkWindow checks a window and the region to bind it to.
 func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 	switch {
 	case b == nil || b.MW == nil || b.MR == nil:
@@ -410,8 +408,8 @@ func (q *QP) checkWindow(b *MWBind, typ MWType) error {
 	return nil
 }
 
-// checkRecv returns the number of correct receives at the beginning of a list, and the error of the
-// next one.
+// checkRecv returns the length of the valid prefix of a list, and the error of the receive after
+// it.
 func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 	for i := range wrs {
 		if n := len(wrs[i].SGL); n > maxSGE {
@@ -422,9 +420,9 @@ func checkRecv(wrs []RecvWR, maxSGE int) (good int, err error) {
 }
 
 // PostRecv queues receive requests in order (ibv_post_recv(3)) and returns the number n that it
-// took. If it did not take all, the error says what is wrong with wrs[n]; the requests before it
-// are queued. It is allowed in every state except RESET. It does not block and, on success, does
-// not allocate.
+// queued. If n < len(wrs), the error describes what is wrong with wrs[n]; the requests before it
+// are queued. Posting is allowed in every state except RESET. It does not block and, on success,
+// does not allocate.
 func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	if q.direct != nil && q.srq == nil {
 		if n, err = q.direct.postRecvDirect(q, wrs); err != nil {
@@ -458,9 +456,9 @@ func (q *QP) checkAndPostRecv(p ProviderQP, wrs []RecvWR) (n int, err error) {
 }
 
 // Modify sets the attributes that mask selects (ibv_modify_qp(3)). The error Is [ErrState] if the
-// state diagram does not have the transition, and [ErrInvalid] if a value is wrong, or on a device
-// of the kernel if the transition lacks an attribute or does not take one. On iWARP only connection
-// managers make the transitions to RTR and RTS. A transition to ERR flushes every request.
+// state diagram has no such transition, and [ErrInvalid] if a value is wrong or, on kernel devices,
+// if a required attribute is missing or one is not allowed. On iWARP only connection managers move
+// QPs to RTR and RTS. A transition to ERR flushes every request.
 func (q *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 	if !q.node.Enter() {
 		return q.opError("QP.Modify", ErrClosed)
@@ -479,7 +477,7 @@ func (q *QP) Query() (QPAttr, error) {
 	return attr, q.opError("QP.Query", err)
 }
 
-// State returns the state of the QP; for a closed QP it is ERR.
+// State returns the state of the QP, or ERR if it is closed or cannot be queried.
 func (q *QP) State() QPState {
 	attr, err := q.Query()
 	if err != nil {
@@ -488,16 +486,16 @@ func (q *QP) State() QPState {
 	return attr.State
 }
 
-// Err returns the first reason why the QP is in the error state, nil if it is not; a later Drain or
-// Close does not change it. It is a *[TerminateError], or wraps one, if a Terminate message of
-// either side ended the stream; it Is io.EOF if the peer closed the connection. If this side ended
-// it, by Modify, Drain, Close or a disconnect, it is an *[EndError], which Is [ErrClosed]. Of a QP
-// of the kernel whose requests were flushed, and nothing else told, it is [WCWRFlushErr].
+// Err returns the first reason why the QP entered the error state, or nil; a later Drain or Close
+// does not change it. It is or wraps a *[TerminateError] if a Terminate message of either side
+// ended the stream, and Is io.EOF if the peer closed the connection. If this side ended it, by
+// Modify, Drain, Close or a disconnect, it is an *[EndError], which Is [ErrClosed]. For a kernel QP
+// whose requests were flushed without any other report, it is [WCWRFlushErr].
 func (q *QP) Err() error { return q.p.Err() }
 
 // Drain moves the QP to the error state and waits until the completions of all requests are in the
-// CQs. Then the device uses no memory of the requests any more. The error Is ctx.Err() when ctx is
-// done before that.
+// CQs. After that the device no longer accesses the memory of the requests. The error Is ctx.Err()
+// if ctx is done first.
 func (q *QP) Drain(ctx context.Context) error {
 	if err := q.Modify(QPAttr{State: QPStateErr}, QPAttrState); err != nil {
 		return err
@@ -505,9 +503,9 @@ func (q *QP) Drain(ctx context.Context) error {
 	return q.opError("QP.Drain", q.p.Drain(ctx))
 }
 
-// Close destroys the QP (ibv_destroy_qp(3)). It ends the connection and flushes requests into the
-// CQs. When it returns, the device accesses none of the QP's memory. It is idempotent and may be
-// called on nil.
+// Close destroys the QP (ibv_destroy_qp(3)). It ends the connection and flushes outstanding
+// requests into the CQs. When it returns, the device no longer accesses the memory of the QP's
+// requests. It is idempotent and may be called on nil.
 func (q *QP) Close() error {
 	if q == nil {
 		return nil
@@ -522,14 +520,14 @@ func (q *QP) Close() error {
 	return q.opError("QP.Close", err)
 }
 
-// AttachMcast attaches a UD QP to a multicast group, whose messages it then receives
-// (ibv_attach_mcast(3)). The group must have been joined, which the connection manager does. lid is
-// the multicast LID of the group on InfiniBand, 0 on RoCE.
+// AttachMcast attaches a UD QP to a multicast group, so it receives the group's messages
+// (ibv_attach_mcast(3)). The host must have joined the group, which the connection manager does.
+// lid is the group's multicast LID on InfiniBand, 0 on RoCE.
 func (q *QP) AttachMcast(gid GID, lid uint16) error {
 	return q.mcast("QP.AttachMcast", func(m ProviderMulticaster) error { return m.AttachMcast(gid, lid) })
 }
 
-// DetachMcast undoes AttachMcast (ibv_detach_mcast(3)).
+// DetachMcast detaches the QP from a group (ibv_detach_mcast(3)).
 func (q *QP) DetachMcast(gid GID, lid uint16) error {
 	return q.mcast("QP.DetachMcast", func(m ProviderMulticaster) error { return m.DetachMcast(gid, lid) })
 }

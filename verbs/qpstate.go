@@ -11,11 +11,11 @@ import "fmt"
 //	                        SQE -> RTS
 //	any state -> RESET, any state -> ERR; from ERR only -> RESET
 //
-// On iWARP the connection manager moves a QP from INIT through RTR to RTS when the connection is
-// established.
+// On iWARP the connection manager moves a QP from INIT through RTR to RTS when it establishes the
+// connection.
 
-// qpTransitions[from] lists the states that may follow. In some states attributes can be set
-// without a change of the state: there the list has the state itself.
+// qpTransitions[from] lists the states that may follow. It includes from itself where attributes
+// can be set without changing the state.
 var qpTransitions = [...][]QPState{
 	QPStateReset: {QPStateReset, QPStateInit, QPStateErr},
 	QPStateInit:  {QPStateReset, QPStateInit, QPStateRTR, QPStateErr},
@@ -26,8 +26,8 @@ var qpTransitions = [...][]QPState{
 	QPStateErr:   {QPStateReset, QPStateErr},
 }
 
-// CheckTransition returns nil if a QP may go from one state to the other. Otherwise it returns an
-// error that Is [ErrState] and lists the states that may follow.
+// CheckTransition returns nil if the state diagram allows the transition. Otherwise the error Is
+// [ErrState] and lists the states that may follow.
 func CheckTransition(from, to QPState) error {
 	if int(from) >= len(qpTransitions) {
 		return invalid("%v is not a QP state", from)
@@ -48,19 +48,19 @@ func CheckTransition(from, to QPState) error {
 	return &StateError{State: from, Why: "it cannot go to " + to.String() + ", only to " + next}
 }
 
-// attrRule has the attributes for a change of state.
+// attrRule lists the required and optional attributes of a transition.
 type attrRule struct{ needs, takes QPAttrMask }
 
-// The bits of struct ibv_qp_attr that connection managers set and QPAttr does not have.
+// The bits of struct ibv_qp_attr that connection managers set but QPAttr lacks.
 const (
 	qpAttrAltPath      QPAttrMask = 1 << 14 // IBV_QP_ALT_PATH
 	qpAttrPathMigState QPAttrMask = 1 << 18 // IBV_QP_PATH_MIG_STATE
 	qpAttrMigration               = qpAttrAltPath | qpAttrPathMigState
 )
 
-// qpAttrRules are the tables 91 and 92 of InfiniBand Architecture volume 1, 11.2.5.2: for each
-// change of state the required and the optional attributes of a transport service. A change to
-// RESET or ERR has none.
+// qpAttrRules are tables 91 and 92 of InfiniBand Architecture volume 1, 11.2.5.2: the required and
+// optional attributes of each transition, per transport service. Transitions to RESET or ERR have
+// none.
 var qpAttrRules = map[[2]QPState]map[QPType]attrRule{
 	{QPStateReset, QPStateInit}: {
 		QPTypeRC: {needs: QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
@@ -111,13 +111,12 @@ var runningRules = map[QPType]attrRule{
 	QPTypeUD: {takes: QPAttrCurState | QPAttrQKey},
 }
 
-// iwarpAttrs are the attributes of an iWARP QP in RESET and INIT; connection managers set all of
-// them.
+// iwarpAttrs are the attributes of an iWARP QP in RESET and INIT. Connection managers set them all.
 const iwarpAttrs = QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags
 
-// checkModify explains in a sentence why a device would refuse a change with EINVAL, as far as that
-// depends on the states and the choice of attributes. If mask does not change the state, to equals
-// from.
+// checkModify returns a readable reason where a device would only return EINVAL, as far as that
+// depends on the states and on which attributes are set. If mask does not change the state, to
+// equals from.
 func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrMask) error {
 	if mask == 0 {
 		return invalid("nothing is to be changed")
@@ -161,10 +160,9 @@ func checkModify(typ QPType, transport Transport, from, to QPState, mask QPAttrM
 	return nil
 }
 
-// CheckModify is for providers: it returns nil if an InfiniBand device with so many ports could
-// make a change of a QP's attributes, as far as that depends on the states, on the choice of
-// attributes and on their ranges. Otherwise it returns an error that says what is wrong, and Is
-// [ErrState] or [ErrInvalid].
+// CheckModify checks a Modify for providers, by the rules of an InfiniBand device with this number
+// of ports: the states, which attributes are set, and their ranges. The error Is [ErrState] or
+// [ErrInvalid], and says what is wrong.
 func CheckModify(typ QPType, from QPState, attr *QPAttr, mask QPAttrMask, ports int) error {
 	to := from
 	if mask&QPAttrState != 0 {
@@ -176,12 +174,12 @@ func CheckModify(typ QPType, from QPState, attr *QPAttr, mask QPAttrMask, ports 
 	return checkAttrs(attr, mask, from, ports)
 }
 
-// accessNoQP are the flags of memory that a QP cannot have. Flags without a name here are allowed:
-// the connection manager of a newer kernel may set them.
+// accessNoQP are the flags that apply to memory but not to QPs. Flags without a name here are
+// allowed, because the connection manager of a newer kernel may set them.
 const accessNoQP = accessKnown &^ (AccessLocalWrite | accessRemote | AccessMWBind)
 
-// checkAttrs checks the values that mask selects, as far as they do not depend on the device. ports
-// is its number of ports.
+// checkAttrs checks the values that mask selects, as far as they do not depend on the device,
+// except for its number of ports.
 func checkAttrs(a *QPAttr, mask QPAttrMask, from QPState, ports int) error {
 	for _, c := range []struct {
 		bit  QPAttrMask

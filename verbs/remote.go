@@ -7,29 +7,28 @@ import (
 	"fmt"
 )
 
-// Remote is memory of the peer: what a Write, a Read or an atomic names. The peer makes it by
-// [MR.Remote] and sends it, for example as private data of the connection or in a message; this
-// side decodes it by [ParseRemote].
+// Remote identifies memory of the peer: the target of a Write, a Read or an atomic. The peer
+// obtains it from [MR.Remote] and sends it, for example in a message or as private data of the
+// connection; this side decodes it with [ParseRemote].
 //
-// The rights that the peer gave to the region, and the region itself, can change or go without
-// notice. A request that the memory does not allow fails, and ends the connection.
+// The peer can change the region's access rights or close the region without notice. A request that
+// the region does not allow fails and ends the connection.
 type Remote struct {
 	Addr   uint64 // address of the first byte, as the peer registered it
-	Length uint64 // bytes; a request that is made for more is refused
+	Length uint64 // bytes; longer requests are refused
 	RKey   uint32 // the peer's key
 }
 
-// RemoteLen is the number of bytes of an encoded [Remote].
+// RemoteLen is the length of an encoded [Remote] in bytes.
 const RemoteLen = 20
 
-// Remote returns the region as a peer names it. What the peer may do is in the rights with which
-// the region was registered.
+// Remote returns what a peer needs to access the region. What the peer may do depends on the
+// region's access rights.
 func (m *MR) Remote() Remote {
 	return Remote{Addr: m.Addr(), Length: uint64(m.Len()), RKey: m.RKey()}
 }
 
-// Slice returns n bytes from offset off of the memory. The error Is [ErrBounds] if they are not all
-// inside.
+// Slice returns the n bytes at offset off. The error Is [ErrBounds] if they are not all inside r.
 func (r Remote) Slice(off, n int) (Remote, error) {
 	if off < 0 || n < 0 || uint64(off) > r.Length || uint64(n) > r.Length-uint64(off) {
 		return Remote{}, opError("Remote.Slice", "",
@@ -45,9 +44,9 @@ func (r Remote) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, r.RKey)
 }
 
-// ParseRemote decodes what [Remote.Append] wrote at the beginning of b. Bytes after the first
-// RemoteLen are ignored, because InfiniBand pads private data with zeros. The error Is [ErrInvalid]
-// if b is shorter, or if the memory does not end within 64 bits of address.
+// ParseRemote decodes the output of [Remote.Append] at the start of b. It ignores bytes after the
+// first RemoteLen, because InfiniBand pads private data with zeros. The error Is [ErrInvalid] if b
+// is shorter, or if address plus length overflows 64 bits.
 func ParseRemote(b []byte) (Remote, error) {
 	if len(b) < RemoteLen {
 		return Remote{}, opError("ParseRemote", "", invalid("%d bytes, of %d", len(b), RemoteLen))
@@ -61,7 +60,7 @@ func ParseRemote(b []byte) (Remote, error) {
 	return r, nil
 }
 
-// String returns for example "4096 bytes at 0x7f5c3a000000, key 0x1a2b3c01".
+// String returns, for example, "4096 bytes at 0x7f5c3a000000, key 0x1a2b3c01".
 func (r Remote) String() string {
 	return fmt.Sprintf("%d bytes at %#x, key %#x", r.Length, r.Addr, r.RKey)
 }

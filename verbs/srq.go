@@ -10,12 +10,12 @@ import (
 	"github.com/goverbs/goverbs/internal/lifetime"
 )
 
-// SRQAttr has the sizes and the limit of a shared receive queue (struct ibv_srq_attr).
+// SRQAttr holds the capacities and the limit of a shared receive queue (struct ibv_srq_attr).
 type SRQAttr struct {
 	MaxWR  int // max_wr: receives in the queue
-	MaxSGE int // max_sge: elements of one receive
-	// SRQLimit: when the number of receives falls below it, the context gets one
-	// EventSRQLimitReached (0 = never). The event resets it to 0.
+	MaxSGE int // max_sge: elements per receive
+	// SRQLimit: when fewer receives than this remain, the context gets one EventSRQLimitReached.
+	// The event resets the limit to 0, which disables it.
 	SRQLimit int
 }
 
@@ -27,11 +27,11 @@ const (
 	SRQAttrLimit SRQAttrMask = 1 << 1 // IBV_SRQ_LIMIT
 )
 
-// String lists the bits by the C names without IBV_SRQ_.
+// String lists the bits by their C names without IBV_SRQ_.
 func (m SRQAttrMask) String() string { return flagText(uint64(m), []string{"MAX_WR", "LIMIT"}) }
 
-// SRQ is a shared receive queue: QPs that are created with it take their receives from it, in the
-// order in which messages arrive. All methods may be called concurrently.
+// SRQ is a shared receive queue: the QPs created with it consume its receives in the order in which
+// messages arrive. All methods may be called concurrently.
 type SRQ struct {
 	node lifetime.Node
 	pd   *PD
@@ -40,8 +40,9 @@ type SRQ struct {
 	room atomic.Int64 // max_wr, as last known
 }
 
-// CreateSRQ makes a shared receive queue (ibv_create_srq(3)). MaxWR 0 means DefaultRecvWR, MaxSGE 0
-// DefaultSGE; the device may make them larger, see Query. The limit is set by Modify, as in C.
+// CreateSRQ creates a shared receive queue (ibv_create_srq(3)). Zero MaxWR means DefaultRecvWR,
+// zero MaxSGE means DefaultSGE; the device may provide more, see Attr. The limit is set by Modify,
+// as in C.
 func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
 	if err := pd.enter("CreateSRQ"); err != nil {
 		return nil, err
@@ -80,16 +81,16 @@ func (pd *PD) createSRQ(attr SRQAttr) (*SRQ, error) {
 // PD returns the queue's protection domain.
 func (s *SRQ) PD() *PD { return s.pd }
 
-// Attr returns the sizes with which the queue was made, also where Query is not supported.
+// Attr returns the actual capacities from creation, even where Query is not supported.
 func (s *SRQ) Attr() SRQAttr { return s.attr }
 
-// Provider returns the provider's object of the queue.
+// Provider returns the provider's SRQ object.
 func (s *SRQ) Provider() ProviderSRQ { return s.p }
 
 func (s *SRQ) opError(op string, err error) error { return opError(op, s.pd.ctx.dev.Name(), err) }
 
 // PostRecv queues receive requests in order (ibv_post_srq_recv(3)) and returns the number n that it
-// took. If it did not take all, the error says what is wrong with wrs[n]; the requests before it
+// queued. If n < len(wrs), the error describes what is wrong with wrs[n]; the requests before it
 // are queued. It does not block and, on success, does not allocate.
 func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	if !s.node.Enter() {
@@ -109,8 +110,8 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (n int, err error) {
 	return n, nil
 }
 
-// Modify sets what mask selects (ibv_modify_srq(3)): the limit, or on devices that can change it
-// the size.
+// Modify sets what mask selects (ibv_modify_srq(3)): the limit or, on devices that can resize the
+// queue, its capacity.
 func (s *SRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	const op = "SRQ.Modify"
 	if !s.node.Enter() {
@@ -135,7 +136,7 @@ func (s *SRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
 	return s.opError(op, err)
 }
 
-// Query returns the current sizes and limit of the queue (ibv_query_srq(3)).
+// Query returns the current capacities and limit of the queue (ibv_query_srq(3)).
 func (s *SRQ) Query() (SRQAttr, error) {
 	if !s.node.Enter() {
 		return SRQAttr{}, s.opError("SRQ.Query", ErrClosed)
@@ -145,8 +146,8 @@ func (s *SRQ) Query() (SRQAttr, error) {
 	return attr, s.opError("SRQ.Query", err)
 }
 
-// Close destroys the queue (ibv_destroy_srq(3)); receives in it are dropped without completions. It
-// is idempotent and may be called on nil. The error Is [ErrBusy] if QPs use the queue.
+// Close destroys the queue (ibv_destroy_srq(3)) and drops its receives without completions. It is
+// idempotent and may be called on nil. The error Is [ErrBusy] while QPs use the queue.
 func (s *SRQ) Close() error {
 	if s == nil {
 		return nil
