@@ -68,7 +68,8 @@ func (s *kernelSRQ) hand() (int, error) {
 
 // Modify changes the size or the limit.
 func (s *kernelSRQ) Modify(attr SRQAttr, mask SRQAttrMask) error {
-	return callError("ibv_modify_srq", s.c.Modify(flatSRQAttr(SRQAttr{MaxWR: attr.MaxWR, SRQLimit: attr.SRQLimit}), uint32(mask)))
+	return callError("ibv_modify_srq",
+		s.c.Modify(flatSRQAttr(SRQAttr{MaxWR: attr.MaxWR, SRQLimit: attr.SRQLimit}), uint32(mask)))
 }
 
 // Query queries the kernel.
