@@ -5,22 +5,15 @@ package usiw
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/ext"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// rfc7306 are the operations that RFC 7306 adds.
-var rfc7306 = func() (set verbs.OpSet) {
-	for _, s := range together {
-		set |= s
-	}
-	return set
-}()
 
 // byName has the Configs of the NICs that verbs.DeviceByName makes: with everything, and without
 // RFC 7306, which is an iWARP RNIC as there are others.
 var byName = map[string]Config{
 	"usiw0":       {Name: "usiw0"},
-	"usiw0-plain": {Name: "usiw0-plain", Without: rfc7306},
+	"usiw0-plain": {Name: "usiw0-plain", Without: ext.Operations},
 }
 
 func init() {
