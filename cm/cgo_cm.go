@@ -50,8 +50,8 @@ func errno(rc C.int) error {
 // not 0.
 var (
 	_ [0]struct{} = [unsafe.Sizeof(verbs.AHAttr{}) - C.sizeof_struct_gocm_ah]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(verbs.GlobalRoute{}.TrafficClass) - unsafe.Offsetof(
-		C.struct_gocm_ah{}.traffic_class)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(verbs.GlobalRoute{}.TrafficClass) -
+		unsafe.Offsetof(C.struct_gocm_ah{}.traffic_class)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(verbs.AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gocm_ah{}.dlid)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(verbs.AHAttr{}.PortNum) - unsafe.Offsetof(C.struct_gocm_ah{}.port_num)]struct{}{}
 )

@@ -44,8 +44,8 @@ func (a *attempt) begin(param ConnParam, most int) (err error) {
 	if p.initiatorDepth, err = cmprovider.Depth("InitiatorDepth", param.InitiatorDepth, a.dev.maxORD); err != nil {
 		return err
 	}
-	if p.responderResources,
-		err = cmprovider.Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD); err != nil {
+	p.responderResources, err = cmprovider.Depth("ResponderResources", param.ResponderResources, a.dev.maxIRD)
+	if err != nil {
 		return err
 	}
 	if p.retryCount, err = retries("RetryCount", param.RetryCount, DefaultRetryCount); err != nil {

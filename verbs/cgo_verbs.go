@@ -50,94 +50,94 @@ var (
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.Flags) - unsafe.Offsetof(C.struct_gv_wc{}.flags)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.ByteLen) - unsafe.Offsetof(C.struct_gv_wc{}.byte_len)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.Imm64) - unsafe.Offsetof(C.struct_gv_wc{}.imm64)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.InvalidatedRKey) - unsafe.Offsetof(
-		C.struct_gv_wc{}.invalidated_rkey)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.InvalidatedRKey) -
+		unsafe.Offsetof(C.struct_gv_wc{}.invalidated_rkey)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.SrcQP) - unsafe.Offsetof(C.struct_gv_wc{}.src_qp)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.DLIDPathBits) - unsafe.Offsetof(
-		C.struct_gv_wc{}.dlid_path_bits)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.WC{}.DLIDPathBits) -
+		unsafe.Offsetof(C.struct_gv_wc{}.dlid_path_bits)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.DeviceAttr{}) - C.sizeof_struct_gv_device_attr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.NodeGUID) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.node_guid)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.PageSizeCap) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.page_size_cap)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.CapFlags) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.device_cap_flags)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxPD) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.max_pd)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.AtomicCap) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.atomic_cap)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.NumCompVectors) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.num_comp_vectors)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxRawEthyQP) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.max_raw_ethy_qp)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxMapPerFMR) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.max_map_per_fmr)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.LocalCAAckDelay) - unsafe.Offsetof(
-		C.struct_gv_device_attr{}.local_ca_ack_delay)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.NodeGUID) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.node_guid)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.PageSizeCap) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.page_size_cap)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.CapFlags) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.device_cap_flags)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxPD) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.max_pd)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.AtomicCap) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.atomic_cap)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.NumCompVectors) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.num_comp_vectors)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxRawEthyQP) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.max_raw_ethy_qp)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.MaxMapPerFMR) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.max_map_per_fmr)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttr{}.LocalCAAckDelay) -
+		unsafe.Offsetof(C.struct_gv_device_attr{}.local_ca_ack_delay)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.DeviceAttrEx{}) - C.sizeof_struct_gv_device_attr_ex]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSFieldsMask) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.rss_fields_mask)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.ODPXRC) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.odp_xrc)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.TSOQPTs) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.tso_qpts)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSTableSize) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.rss_table_size)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.PacingQPTs) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.pacing_qpts)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.TMSGE) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.tm_sge)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.ModPeriod) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.mod_period)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSFunction) - unsafe.Offsetof(
-		C.struct_gv_device_attr_ex{}.rss_function)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSFieldsMask) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.rss_fields_mask)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.ODPXRC) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.odp_xrc)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.TSOQPTs) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.tso_qpts)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSTableSize) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.rss_table_size)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.PacingQPTs) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.pacing_qpts)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.TMSGE) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.tm_sge)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.ModPeriod) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.mod_period)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.DeviceAttrEx{}.RSSFunction) -
+		unsafe.Offsetof(C.struct_gv_device_attr_ex{}.rss_function)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.PortAttr{}) - C.sizeof_struct_gv_port_attr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.MaxMsgSz) - unsafe.Offsetof(
-		C.struct_gv_port_attr{}.max_msg_sz)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.QKeyViolCntr) - unsafe.Offsetof(
-		C.struct_gv_port_attr{}.qkey_viol_cntr)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.GIDTblLen) - unsafe.Offsetof(
-		C.struct_gv_port_attr{}.gid_tbl_len)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.PortCapFlags2) - unsafe.Offsetof(
-		C.struct_gv_port_attr{}.port_cap_flags2)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.LinkLayer) - unsafe.Offsetof(
-		C.struct_gv_port_attr{}.link_layer)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.Flags) - unsafe.Offsetof(
-		C.struct_gv_port_attr{}.flags)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.MaxMsgSz) -
+		unsafe.Offsetof(C.struct_gv_port_attr{}.max_msg_sz)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.QKeyViolCntr) -
+		unsafe.Offsetof(C.struct_gv_port_attr{}.qkey_viol_cntr)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.GIDTblLen) -
+		unsafe.Offsetof(C.struct_gv_port_attr{}.gid_tbl_len)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.PortCapFlags2) -
+		unsafe.Offsetof(C.struct_gv_port_attr{}.port_cap_flags2)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.LinkLayer) -
+		unsafe.Offsetof(C.struct_gv_port_attr{}.link_layer)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.PortAttr{}.Flags) -
+		unsafe.Offsetof(C.struct_gv_port_attr{}.flags)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.GID{}) - C.sizeof_struct_gv_gid]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.GID{}.Type) - unsafe.Offsetof(C.struct_gv_gid{}._type)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.GID{}.NetDev) - unsafe.Offsetof(C.struct_gv_gid{}.netdev)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Keys{}) - C.sizeof_struct_gv_keys]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Keys{}.RKey) - unsafe.Offsetof(C.struct_gv_keys{}.rkey)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.SRQAttr{}) - C.sizeof_struct_gv_srq_attr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.SRQAttr{}.Limit) - unsafe.Offsetof(
-		C.struct_gv_srq_attr{}.srq_limit)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.SRQAttr{}.Limit) -
+		unsafe.Offsetof(C.struct_gv_srq_attr{}.srq_limit)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.AHAttr{}) - C.sizeof_struct_gv_ah_attr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.FlowLabel) - unsafe.Offsetof(
-		C.struct_gv_ah_attr{}.flow_label)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.TrafficClass) - unsafe.Offsetof(
-		C.struct_gv_ah_attr{}.traffic_class)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.FlowLabel) -
+		unsafe.Offsetof(C.struct_gv_ah_attr{}.flow_label)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.TrafficClass) -
+		unsafe.Offsetof(C.struct_gv_ah_attr{}.traffic_class)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.DLID) - unsafe.Offsetof(C.struct_gv_ah_attr{}.dlid)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.IsGlobal) - unsafe.Offsetof(
-		C.struct_gv_ah_attr{}.is_global)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.PortNum) - unsafe.Offsetof(
-		C.struct_gv_ah_attr{}.port_num)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.IsGlobal) -
+		unsafe.Offsetof(C.struct_gv_ah_attr{}.is_global)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.AHAttr{}.PortNum) -
+		unsafe.Offsetof(C.struct_gv_ah_attr{}.port_num)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.QPCap{}) - C.sizeof_struct_gv_qp_cap]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPCap{}.MaxInlineData) - unsafe.Offsetof(
-		C.struct_gv_qp_cap{}.max_inline_data)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPCap{}.MaxInlineData) -
+		unsafe.Offsetof(C.struct_gv_qp_cap{}.max_inline_data)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.QPAttr{}) - C.sizeof_struct_gv_qp_attr]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.AccessFlags) - unsafe.Offsetof(
-		C.struct_gv_qp_attr{}.qp_access_flags)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.AccessFlags) -
+		unsafe.Offsetof(C.struct_gv_qp_attr{}.qp_access_flags)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.Cap) - unsafe.Offsetof(C.struct_gv_qp_attr{}.cap)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.AH) - unsafe.Offsetof(C.struct_gv_qp_attr{}.ah)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.PKeyIndex) - unsafe.Offsetof(
-		C.struct_gv_qp_attr{}.pkey_index)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.SQDAsyncNotify) - unsafe.Offsetof(
-		C.struct_gv_qp_attr{}.en_sqd_async_notify)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.MinRNRTimer) - unsafe.Offsetof(
-		C.struct_gv_qp_attr{}.min_rnr_timer)]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.RNRRetry) - unsafe.Offsetof(
-		C.struct_gv_qp_attr{}.rnr_retry)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.PKeyIndex) -
+		unsafe.Offsetof(C.struct_gv_qp_attr{}.pkey_index)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.SQDAsyncNotify) -
+		unsafe.Offsetof(C.struct_gv_qp_attr{}.en_sqd_async_notify)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.MinRNRTimer) -
+		unsafe.Offsetof(C.struct_gv_qp_attr{}.min_rnr_timer)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(ibverbs.QPAttr{}.RNRRetry) -
+		unsafe.Offsetof(C.struct_gv_qp_attr{}.rnr_retry)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(ibverbs.Event{}) - C.sizeof_struct_gv_async]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Event{}.Port) - unsafe.Offsetof(C.struct_gv_async{}.port)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(ibverbs.Event{}.Cookie) - unsafe.Offsetof(C.struct_gv_async{}.cookie)]struct{}{}

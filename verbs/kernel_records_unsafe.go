@@ -26,8 +26,8 @@ var (
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.SrcQP) - unsafe.Offsetof(ibverbs.WC{}.SrcQP)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(WC{}.DLIDPathBits) - unsafe.Offsetof(ibverbs.WC{}.DLIDPathBits)]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(AHAttr{}) - unsafe.Sizeof(ibverbs.AHAttr{})]struct{}{}
-	_ [0]struct{} = [unsafe.Offsetof(GlobalRoute{}.TrafficClass) - unsafe.Offsetof(
-		ibverbs.AHAttr{}.TrafficClass)]struct{}{}
+	_ [0]struct{} = [unsafe.Offsetof(GlobalRoute{}.TrafficClass) -
+		unsafe.Offsetof(ibverbs.AHAttr{}.TrafficClass)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.DLID) - unsafe.Offsetof(ibverbs.AHAttr{}.DLID)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.IsGlobal) - unsafe.Offsetof(ibverbs.AHAttr{}.IsGlobal)]struct{}{}
 	_ [0]struct{} = [unsafe.Offsetof(AHAttr{}.PortNum) - unsafe.Offsetof(ibverbs.AHAttr{}.PortNum)]struct{}{}
